@@ -1,0 +1,155 @@
+package muster
+
+import "time"
+
+// Node is the replicated row of a machine with a worker.
+type Node struct {
+	ID       NodeID
+	Name     string
+	Address  string // host:port of the worker's RPC listener
+	IP       string // that other ranks reach it by
+	Hardware string // DMI or machine id, or the agent file's name where simulated: a node id belongs to one machine
+	Boot     string // boot id
+	Instance string // of the worker's data directory
+	Session  string // of the agent's process; a new one for each start
+	Epoch    Epoch  // in which it last sent its complete list; placeable only when it is the cluster's
+	Lost     bool   // its leases ran out, or it was fenced; until it registers again
+	Reason   string // why it is lost
+	Drain    Drain
+
+	Labels     []Label // sorted by key
+	MilliCores MilliCores
+	Memory     Bytes
+	GPUs       []GPU  // by slot
+	Fencing    string // "strong", or "weak: REASON"
+	Version    string // of the worker
+	PortLow    uint16 // range of ports for tasks
+	PortHigh   uint16
+	Cost       int64 // micro-units of money an hour, for the whole node
+
+	// Derived in the same transaction as the allocations they count, and compared with a recount by CheckInvariants.
+	FreeSlots      SlotSet
+	FreeMilliCores MilliCores
+	FreeMemory     Bytes
+	Allocs         int // that have not ended
+	NextPort       uint16
+}
+
+// Drain says that nothing new may start on a node.
+type Drain struct {
+	On       bool
+	Reason   string
+	By       string
+	Since    Time
+	Deadline Time // when what still runs is stopped; 0 = never
+}
+
+// GPU is a device of a node, bound to its slot for ever.
+type GPU struct {
+	UUID   string
+	Model  string // the device's name: "NVIDIA H100 80GB HBM3"
+	Memory Bytes
+	BusID  string
+	Health GPUHealth
+	Reason string
+}
+
+// State is what the replicated state alone says of the node. The leader adds suspicion.
+func (n *Node) State() NodeState {
+	switch {
+	case n.Lost:
+		return NodeLost
+	case n.Drain.On && n.Allocs == 0:
+		return NodeDrained
+	case n.Drain.On:
+		return NodeDraining
+	default:
+		return NodeReady
+	}
+}
+
+// Label gives the value of a label.
+func (n *Node) Label(key string) (string, bool) {
+	for _, l := range n.Labels {
+		if l.Key == key {
+			return l.Value, true
+		}
+	}
+	return "", false
+}
+
+// UsableSlots is the set of slots whose GPU may get new work.
+func (n *Node) UsableSlots() SlotSet {
+	var s SlotSet
+	for slot := range n.GPUs {
+		if h := n.GPUs[slot].Health; h == GPUHealthy || h == GPUDegraded {
+			s = s.With(slot)
+		}
+	}
+	return s
+}
+
+// Share is what a rank gets of a node's cores and memory when it names GPUs and no amount: its GPUs' part of the cores, and
+// of 95 % of the memory. Without GPUs a rank gets one core and 4 GiB.
+func (n *Node) Share(r *Resources) (MilliCores, Bytes) {
+	cores, memory := r.MilliCores, r.Memory
+	if r.Exclusive {
+		return n.MilliCores, n.Memory
+	}
+	total := len(n.GPUs)
+	if cores == 0 {
+		cores = 1000
+		if r.GPUs > 0 && total > 0 {
+			cores = n.MilliCores * MilliCores(r.GPUs) / MilliCores(total)
+		}
+	}
+	if memory == 0 {
+		memory = 4 * GiB
+		if r.GPUs > 0 && total > 0 {
+			memory = n.Memory / 100 * 95 / Bytes(total) * Bytes(r.GPUs)
+		}
+	}
+	return cores, memory
+}
+
+// Shape is what placement looks at in a job. Jobs of equal shape are tried once for all of them.
+type Shape struct {
+	Groups []ShapeGroup
+}
+
+// ShapeGroup is what placement looks at in a group.
+type ShapeGroup struct {
+	Count       int
+	Within      string
+	Constraints []Constraint
+	Resources   Resources
+}
+
+// ShapeOf gives the shape of a spec.
+func ShapeOf(s *JobSpec) Shape {
+	shape := Shape{Groups: make([]ShapeGroup, len(s.Groups))}
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		shape.Groups[i] = ShapeGroup{Count: g.Count, Within: g.Within, Constraints: g.Constraints, Resources: g.Task.Resources}
+	}
+	return shape
+}
+
+// Lease bounds: how long a worker may go on without hearing from the leader.
+const (
+	DefaultLease = 60 * time.Second
+	MinLease     = 10 * time.Second
+)
+
+// Queue is the replicated row of a queue. Only "default" exists yet.
+type Queue struct {
+	Name string
+
+	// Derived: see Node.
+	Pending int // jobs
+	Running int // jobs that hold resources
+	GPUs    int // held
+}
+
+// DefaultQueue always exists.
+const DefaultQueue = "default"
