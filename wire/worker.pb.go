@@ -1055,6 +1055,218 @@ func (x *LogChunk) GetNote() string {
 	return ""
 }
 
+// JournalBatch is what one fsync of a worker's journal wrote: a frame of the file on its disk.
+type JournalBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*JournalRecord       `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalBatch) Reset() {
+	*x = JournalBatch{}
+	mi := &file_wire_worker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalBatch) ProtoMessage() {}
+
+func (x *JournalBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_worker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalBatch.ProtoReflect.Descriptor instead.
+func (*JournalBatch) Descriptor() ([]byte, []int) {
+	return file_wire_worker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *JournalBatch) GetRecords() []*JournalRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+type JournalRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seen  *Version               `protobuf:"bytes,1,opt,name=seen,proto3" json:"seen,omitempty"` // the highest view seen when it was written
+	// Types that are valid to be assigned to Record:
+	//
+	//	*JournalRecord_Intent
+	//	*JournalRecord_Ended
+	//	*JournalRecord_Forget
+	Record        isJournalRecord_Record `protobuf_oneof:"record"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalRecord) Reset() {
+	*x = JournalRecord{}
+	mi := &file_wire_worker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalRecord) ProtoMessage() {}
+
+func (x *JournalRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_worker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalRecord.ProtoReflect.Descriptor instead.
+func (*JournalRecord) Descriptor() ([]byte, []int) {
+	return file_wire_worker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *JournalRecord) GetSeen() *Version {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetRecord() isJournalRecord_Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetIntent() *StartIntent {
+	if x != nil {
+		if x, ok := x.Record.(*JournalRecord_Intent); ok {
+			return x.Intent
+		}
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetEnded() *AllocReport {
+	if x != nil {
+		if x, ok := x.Record.(*JournalRecord_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetForget() *AllocID {
+	if x != nil {
+		if x, ok := x.Record.(*JournalRecord_Forget); ok {
+			return x.Forget
+		}
+	}
+	return nil
+}
+
+type isJournalRecord_Record interface {
+	isJournalRecord_Record()
+}
+
+type JournalRecord_Intent struct {
+	Intent *StartIntent `protobuf:"bytes,2,opt,name=intent,proto3,oneof"`
+}
+
+type JournalRecord_Ended struct {
+	Ended *AllocReport `protobuf:"bytes,3,opt,name=ended,proto3,oneof"` // a result that nothing else on this disk remembers
+}
+
+type JournalRecord_Forget struct {
+	Forget *AllocID `protobuf:"bytes,4,opt,name=forget,proto3,oneof"` // the state has it as ended
+}
+
+func (*JournalRecord_Intent) isJournalRecord_Record() {}
+
+func (*JournalRecord_Ended) isJournalRecord_Record() {}
+
+func (*JournalRecord_Forget) isJournalRecord_Record() {}
+
+// StartIntent stands on the disk before the process is forked: with it, and without a process, an allocation has ended.
+type StartIntent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Alloc         *AllocID               `protobuf:"bytes,1,opt,name=alloc,proto3" json:"alloc,omitempty"`
+	Boot          string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"`  // boot id of the machine
+	Time          int64                  `protobuf:"varint,3,opt,name=time,proto3" json:"time,omitempty"` // Unix milliseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartIntent) Reset() {
+	*x = StartIntent{}
+	mi := &file_wire_worker_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartIntent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartIntent) ProtoMessage() {}
+
+func (x *StartIntent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_worker_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartIntent.ProtoReflect.Descriptor instead.
+func (*StartIntent) Descriptor() ([]byte, []int) {
+	return file_wire_worker_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StartIntent) GetAlloc() *AllocID {
+	if x != nil {
+		return x.Alloc
+	}
+	return nil
+}
+
+func (x *StartIntent) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *StartIntent) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
 var File_wire_worker_proto protoreflect.FileDescriptor
 
 const file_wire_worker_proto_rawDesc = "" +
@@ -1138,7 +1350,19 @@ const file_wire_worker_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\bR\x03end\x12\x12\n" +
 	"\x04lost\x18\v \x01(\x03R\x04lost\x12\x12\n" +
-	"\x04note\x18\f \x01(\tR\x04note2D\n" +
+	"\x04note\x18\f \x01(\tR\x04note\"B\n" +
+	"\fJournalBatch\x122\n" +
+	"\arecords\x18\x01 \x03(\v2\x18.muster.v1.JournalRecordR\arecords\"\xd1\x01\n" +
+	"\rJournalRecord\x12&\n" +
+	"\x04seen\x18\x01 \x01(\v2\x12.muster.v1.VersionR\x04seen\x120\n" +
+	"\x06intent\x18\x02 \x01(\v2\x16.muster.v1.StartIntentH\x00R\x06intent\x12.\n" +
+	"\x05ended\x18\x03 \x01(\v2\x16.muster.v1.AllocReportH\x00R\x05ended\x12,\n" +
+	"\x06forget\x18\x04 \x01(\v2\x12.muster.v1.AllocIDH\x00R\x06forgetB\b\n" +
+	"\x06record\"_\n" +
+	"\vStartIntent\x12(\n" +
+	"\x05alloc\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x05alloc\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\x03R\x04time2D\n" +
 	"\aWorkers\x129\n" +
 	"\aSession\x12\x15.muster.v1.FromWorker\x1a\x13.muster.v1.ToWorker(\x010\x012G\n" +
 	"\bNodeLogs\x12;\n" +
@@ -1156,7 +1380,7 @@ func file_wire_worker_proto_rawDescGZIP() []byte {
 	return file_wire_worker_proto_rawDescData
 }
 
-var file_wire_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_wire_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_wire_worker_proto_goTypes = []any{
 	(*FromWorker)(nil),     // 0: muster.v1.FromWorker
 	(*Report)(nil),         // 1: muster.v1.Report
@@ -1171,44 +1395,53 @@ var file_wire_worker_proto_goTypes = []any{
 	(*Renewed)(nil),        // 10: muster.v1.Renewed
 	(*ReadLogRequest)(nil), // 11: muster.v1.ReadLogRequest
 	(*LogChunk)(nil),       // 12: muster.v1.LogChunk
-	(*RegisterNode)(nil),   // 13: muster.v1.RegisterNode
-	(*AllocReport)(nil),    // 14: muster.v1.AllocReport
-	(*AllocID)(nil),        // 15: muster.v1.AllocID
-	(*Error)(nil),          // 16: muster.v1.Error
-	(*Version)(nil),        // 17: muster.v1.Version
-	(*Allocation)(nil),     // 18: muster.v1.Allocation
-	(*JobSpec)(nil),        // 19: muster.v1.JobSpec
+	(*JournalBatch)(nil),   // 13: muster.v1.JournalBatch
+	(*JournalRecord)(nil),  // 14: muster.v1.JournalRecord
+	(*StartIntent)(nil),    // 15: muster.v1.StartIntent
+	(*RegisterNode)(nil),   // 16: muster.v1.RegisterNode
+	(*AllocReport)(nil),    // 17: muster.v1.AllocReport
+	(*AllocID)(nil),        // 18: muster.v1.AllocID
+	(*Error)(nil),          // 19: muster.v1.Error
+	(*Version)(nil),        // 20: muster.v1.Version
+	(*Allocation)(nil),     // 21: muster.v1.Allocation
+	(*JobSpec)(nil),        // 22: muster.v1.JobSpec
 }
 var file_wire_worker_proto_depIdxs = []int32{
-	13, // 0: muster.v1.FromWorker.hello:type_name -> muster.v1.RegisterNode
+	16, // 0: muster.v1.FromWorker.hello:type_name -> muster.v1.RegisterNode
 	1,  // 1: muster.v1.FromWorker.report:type_name -> muster.v1.Report
 	2,  // 2: muster.v1.FromWorker.renew:type_name -> muster.v1.Renew
-	14, // 3: muster.v1.Report.allocs:type_name -> muster.v1.AllocReport
-	15, // 4: muster.v1.Renew.allocs:type_name -> muster.v1.AllocID
+	17, // 3: muster.v1.Report.allocs:type_name -> muster.v1.AllocReport
+	18, // 4: muster.v1.Renew.allocs:type_name -> muster.v1.AllocID
 	3,  // 5: muster.v1.Renew.gauges:type_name -> muster.v1.Gauges
 	5,  // 6: muster.v1.ToWorker.welcome:type_name -> muster.v1.Welcome
 	6,  // 7: muster.v1.ToWorker.view:type_name -> muster.v1.View
 	9,  // 8: muster.v1.ToWorker.ack:type_name -> muster.v1.Ack
 	10, // 9: muster.v1.ToWorker.renewed:type_name -> muster.v1.Renewed
-	16, // 10: muster.v1.ToWorker.error:type_name -> muster.v1.Error
-	15, // 11: muster.v1.Welcome.kill:type_name -> muster.v1.AllocID
-	17, // 12: muster.v1.View.version:type_name -> muster.v1.Version
+	19, // 10: muster.v1.ToWorker.error:type_name -> muster.v1.Error
+	18, // 11: muster.v1.Welcome.kill:type_name -> muster.v1.AllocID
+	20, // 12: muster.v1.View.version:type_name -> muster.v1.Version
 	7,  // 13: muster.v1.View.desired:type_name -> muster.v1.Desired
-	15, // 14: muster.v1.View.gone:type_name -> muster.v1.AllocID
-	18, // 15: muster.v1.Desired.alloc:type_name -> muster.v1.Allocation
-	19, // 16: muster.v1.Desired.spec:type_name -> muster.v1.JobSpec
+	18, // 14: muster.v1.View.gone:type_name -> muster.v1.AllocID
+	21, // 15: muster.v1.Desired.alloc:type_name -> muster.v1.Allocation
+	22, // 16: muster.v1.Desired.spec:type_name -> muster.v1.JobSpec
 	8,  // 17: muster.v1.Desired.peers:type_name -> muster.v1.Peer
-	15, // 18: muster.v1.ReadLogRequest.alloc:type_name -> muster.v1.AllocID
-	15, // 19: muster.v1.LogChunk.alloc:type_name -> muster.v1.AllocID
-	0,  // 20: muster.v1.Workers.Session:input_type -> muster.v1.FromWorker
-	11, // 21: muster.v1.NodeLogs.ReadLog:input_type -> muster.v1.ReadLogRequest
-	4,  // 22: muster.v1.Workers.Session:output_type -> muster.v1.ToWorker
-	12, // 23: muster.v1.NodeLogs.ReadLog:output_type -> muster.v1.LogChunk
-	22, // [22:24] is the sub-list for method output_type
-	20, // [20:22] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	18, // 18: muster.v1.ReadLogRequest.alloc:type_name -> muster.v1.AllocID
+	18, // 19: muster.v1.LogChunk.alloc:type_name -> muster.v1.AllocID
+	14, // 20: muster.v1.JournalBatch.records:type_name -> muster.v1.JournalRecord
+	20, // 21: muster.v1.JournalRecord.seen:type_name -> muster.v1.Version
+	15, // 22: muster.v1.JournalRecord.intent:type_name -> muster.v1.StartIntent
+	17, // 23: muster.v1.JournalRecord.ended:type_name -> muster.v1.AllocReport
+	18, // 24: muster.v1.JournalRecord.forget:type_name -> muster.v1.AllocID
+	18, // 25: muster.v1.StartIntent.alloc:type_name -> muster.v1.AllocID
+	0,  // 26: muster.v1.Workers.Session:input_type -> muster.v1.FromWorker
+	11, // 27: muster.v1.NodeLogs.ReadLog:input_type -> muster.v1.ReadLogRequest
+	4,  // 28: muster.v1.Workers.Session:output_type -> muster.v1.ToWorker
+	12, // 29: muster.v1.NodeLogs.ReadLog:output_type -> muster.v1.LogChunk
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_wire_worker_proto_init() }
@@ -1230,13 +1463,18 @@ func file_wire_worker_proto_init() {
 		(*ToWorker_Renewed)(nil),
 		(*ToWorker_Error)(nil),
 	}
+	file_wire_worker_proto_msgTypes[14].OneofWrappers = []any{
+		(*JournalRecord_Intent)(nil),
+		(*JournalRecord_Ended)(nil),
+		(*JournalRecord_Forget)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_worker_proto_rawDesc), len(file_wire_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
