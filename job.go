@@ -85,6 +85,7 @@ type Allocation struct {
 	Stop  Stop
 
 	Placed   Time
+	PlacedAt Index // in the replicated log; with ID.Epoch it says which views of the state know of it
 	Running  Time
 	Ended    Time
 	Class    Class

@@ -1291,6 +1291,7 @@ type Allocation struct {
 	Signal        int64                  `protobuf:"varint,20,opt,name=signal,proto3" json:"signal,omitempty"`
 	Message       string                 `protobuf:"bytes,21,opt,name=message,proto3" json:"message,omitempty"`
 	Peak          int64                  `protobuf:"varint,22,opt,name=peak,proto3" json:"peak,omitempty"`
+	PlacedAt      uint64                 `protobuf:"varint,23,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1475,6 +1476,13 @@ func (x *Allocation) GetMessage() string {
 func (x *Allocation) GetPeak() int64 {
 	if x != nil {
 		return x.Peak
+	}
+	return 0
+}
+
+func (x *Allocation) GetPlacedAt() uint64 {
+	if x != nil {
+		return x.PlacedAt
 	}
 	return 0
 }
@@ -2362,7 +2370,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\texit_code\x18\t \x01(\x03R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12,\n" +
-	"\aculprit\x18\v \x01(\v2\x12.muster.v1.AllocIDR\aculprit\"\x9f\x04\n" +
+	"\aculprit\x18\v \x01(\v2\x12.muster.v1.AllocIDR\aculprit\"\xbc\x04\n" +
 	"\n" +
 	"Allocation\x12\"\n" +
 	"\x02id\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x02id\x12\x10\n" +
@@ -2388,7 +2396,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\texit_code\x18\x13 \x01(\x03R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x14 \x01(\x03R\x06signal\x12\x18\n" +
 	"\amessage\x18\x15 \x01(\tR\amessage\x12\x12\n" +
-	"\x04peak\x18\x16 \x01(\x03R\x04peak\"\xf0\x01\n" +
+	"\x04peak\x18\x16 \x01(\x03R\x04peak\x12\x1b\n" +
+	"\tplaced_at\x18\x17 \x01(\x04R\bplacedAt\"\xf0\x01\n" +
 	"\vAllocReport\x12\"\n" +
 	"\x02id\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x18\n" +
