@@ -126,8 +126,8 @@ func (g *Group) validate(v *validator, at string) {
 	case g.Within != "" && !ValidLabelKey(g.Within):
 		v.fail(at+".within", `It is "node", or the key of a label of the nodes, such as "rack"`, "%q can't be a domain", g.Within)
 	}
-	for j, c := range g.Constraints {
-		c.validate(v, fmt.Sprintf("%s.constraint[%d]", at, j))
+	for j := range g.Constraints {
+		g.Constraints[j].validate(v, fmt.Sprintf("%s.constraint[%d]", at, j))
 	}
 	g.Retry.validate(v, at+".retry", g.Task.SuccessCodes)
 	if g.Checkpoint.Grace < 0 {
@@ -151,13 +151,18 @@ func (g *Group) validate(v *validator, at string) {
 	g.Task.validate(v, at+".task")
 }
 
-func (c Constraint) validate(v *validator, at string) {
-	if _, ok := strings.CutPrefix(c.Attribute, "label."); !ok && !strings.HasPrefix(c.Attribute, "node.") {
-		v.fail(at+".attribute", `It begins with "node." or "label."`, "%q is no attribute of a node", c.Attribute)
-	}
-	operators := []Operator{OpEqual, OpNotEqual, OpGreater, OpGreaterEqual, OpLess, OpLessEqual, OpIn, OpNotIn, OpMatches, OpVersion, OpExists}
-	if !slices.Contains(operators, c.Operator) {
-		v.fail(at+".operator", "One of: = != > >= < <= in not_in matches version exists", "%q is no operator", c.Operator)
+// validate is Check, with the field that is to blame.
+func (c *Constraint) validate(v *validator, at string) {
+	v.text(at+".value", c.Value)
+	err := c.Check()
+	switch {
+	case err == nil:
+	case checkAttribute(c.Attribute) != nil:
+		v.fail(at+".attribute", "", "%s", err)
+	case !slices.Contains(Operators, c.Operator):
+		v.fail(at+".operator", "", "%s", err)
+	default:
+		v.fail(at+".value", "", "%s", err)
 	}
 }
 

@@ -69,11 +69,14 @@ func TestEachMistakeIsNamedWithItsField(t *testing.T) {
 		{"groups[0].count", "count 0", func(_ *muster.JobSpec, g *muster.Group) { g.Count = 0 }},
 		{"groups[0].within", "not supported yet", func(_ *muster.JobSpec, g *muster.Group) { g.Within = "nvlink" }},
 		{"groups[0].within", "domain", func(_ *muster.JobSpec, g *muster.Group) { g.Within = "a b" }},
-		{"groups[0].constraint[0].attribute", "no attribute", func(_ *muster.JobSpec, g *muster.Group) {
+		{"groups[0].constraint[0].attribute", "does not exist", func(_ *muster.JobSpec, g *muster.Group) {
 			g.Constraints = []muster.Constraint{{Attribute: "zone", Operator: "=", Value: "x"}}
 		}},
-		{"groups[0].constraint[0].operator", "no operator", func(_ *muster.JobSpec, g *muster.Group) {
+		{"groups[0].constraint[0].operator", "does not exist", func(_ *muster.JobSpec, g *muster.Group) {
 			g.Constraints = []muster.Constraint{{Attribute: "label.zone", Operator: "==", Value: "x"}}
+		}},
+		{"groups[0].constraint[0].value", "regular expression", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Constraints = []muster.Constraint{{Attribute: "label.zone", Operator: "matches", Value: "("}}
 		}},
 		{"groups[0].retry.attempts", "-1", func(_ *muster.JobSpec, g *muster.Group) { g.Retry.Attempts = -1 }},
 		{"groups[0].retry.on", "node", func(_ *muster.JobSpec, g *muster.Group) { g.Retry.On = []muster.Class{muster.ClassNode} }},
