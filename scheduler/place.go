@@ -1,0 +1,375 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhpc/muster"
+)
+
+// pass is one pass's working state over a view. What it takes it notes, so that the view can be put back as it was.
+type pass struct {
+	v       *View
+	number  uint64
+	out     nodeSet // suspect
+	load    []int64 // by node; nil when no loads are known
+	undo    []undo
+	cands   []candidate
+	sorted  []int32
+	picks   []pick
+	lines   []line
+	scratch []int32 // nodes of narrowed candidates
+}
+
+// undo is what a node had before something was taken.
+type undo struct {
+	node   int32
+	free   muster.SlotSet
+	cores  muster.MilliCores
+	memory muster.Bytes
+	allocs int
+}
+
+// pick puts ranks of a request on a node.
+type pick struct {
+	node  int32
+	ranks int
+}
+
+// tightness orders the nodes that could take ranks: the least is the tightest fit. Free GPUs come first, since they are what
+// must not be broken up: work without GPUs goes where none are free, or to the machines that have the fewest. For ranks with
+// GPUs the rest is zero, and equal nodes are told apart by load, then number.
+type tightness struct {
+	free   int // GPUs of the model; without GPUs, of the node
+	total  int // GPUs of the node
+	cores  muster.MilliCores
+	memory muster.Bytes
+}
+
+func (a tightness) compare(b tightness) int {
+	if c := cmp.Compare(a.free, b.free); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.total, b.total); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.cores, b.cores); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.memory, b.memory)
+}
+
+// candidate is nodes of one class, or a single node, with how many ranks each of them holds.
+type candidate struct {
+	class    *class
+	nodes    []int32
+	capacity int
+	tight    tightness
+}
+
+func (r *request) tightness(c *class, l *lane) tightness {
+	if r.gpus > 0 {
+		return tightness{free: (c.key.room.free & c.key.chassis.slotsOf(l)).Count()}
+	}
+	return tightness{c.key.room.free.Count(), c.key.chassis.gpus, c.key.room.cores, c.key.room.memory}
+}
+
+// cost says how good a placement of a whole gang is: the least is best.
+type cost struct {
+	nodes int // used
+	left  int // free GPUs left on them
+}
+
+// place finds nodes for all ranks of a request, with GPUs of the lane's model: the smallest set of nodes, and of equal sets
+// the tightest. Nothing is taken. The picks are appended to p.picks, by node.
+func (p *pass) place(r *request, l *lane, sc *scope) (cost, bool) {
+	if r.count == 0 {
+		return cost{}, true
+	}
+	if r.gpus > 0 && (l.free < r.gpus*r.count || l.highLv < r.gpus) {
+		return cost{}, false
+	}
+	if i, tight, ok := p.one(r, l, sc); ok {
+		p.picks = append(p.picks, pick{i, r.count})
+		return cost{1, tight.free - r.gpus*r.count}, true
+	}
+	switch {
+	case r.count == 1 || r.within == "node":
+		return cost{}, false
+	case r.within != "":
+		return p.inDomain(r, l, sc)
+	}
+	p.gather(r, l, sc)
+	return p.fill(r)
+}
+
+// one finds the tightest node that takes all ranks.
+func (p *pass) one(r *request, l *lane, sc *scope) (int32, tightness, bool) {
+	var best tightness
+	node := int32(-1)
+	for free := r.gpus * r.count; free <= l.highLv; free++ {
+		lv := &l.levels[free]
+		if len(lv.classes) == 0 {
+			continue
+		}
+		if cores, memory := lv.bounds(); cores < r.cores || memory < r.memory {
+			continue
+		}
+		for _, c := range lv.classes {
+			if r.capacity(c.key.room, c.key.chassis, c.row, l) < r.count {
+				continue
+			}
+			tight := r.tightness(c, l)
+			if node >= 0 && tight.compare(best) > 0 {
+				continue
+			}
+			i := p.least(c.nodes, r, sc)
+			if i >= 0 && (node < 0 || tight.compare(best) < 0 || p.prefer(i, node)) {
+				best, node = tight, i
+			}
+		}
+		if node >= 0 { // what is looser by free GPUs is not better by anything else
+			break
+		}
+	}
+	return node, best, node >= 0
+}
+
+// prefer is the total order of nodes that fit equally well.
+func (p *pass) prefer(a, b int32) bool {
+	if p.load != nil && p.load[a] != p.load[b] {
+		return p.load[a] < p.load[b]
+	}
+	return a < b
+}
+
+// eligible says whether the request may use the node, whatever there is free on it.
+func (p *pass) eligible(i int32, r *request, sc *scope) bool {
+	if !sc.allows(i) || r.rules != nil && !r.rules.holds.has(i) {
+		return false
+	}
+	if r.within != "" && r.within != "node" {
+		_, ok := p.v.nodes[i].row.Label(r.within)
+		return ok
+	}
+	return true
+}
+
+// narrow says whether eligible says no to anybody.
+func (r *request) narrow(sc *scope) bool {
+	return !sc.open() || r.rules != nil || r.within != "" && r.within != "node"
+}
+
+// least is the preferred of some nodes, -1 when the request may use none. nodes is ascending.
+func (p *pass) least(nodes []int32, r *request, sc *scope) int32 {
+	narrow := r.narrow(sc)
+	if !narrow && p.load == nil {
+		return nodes[0]
+	}
+	best := int32(-1)
+	for _, i := range nodes {
+		if narrow && !p.eligible(i, r, sc) {
+			continue
+		}
+		if p.load == nil {
+			return i
+		}
+		if best < 0 || p.prefer(i, best) {
+			best = i
+		}
+	}
+	return best
+}
+
+// gather lists the candidates of a whole lane.
+func (p *pass) gather(r *request, l *lane, sc *scope) {
+	p.cands, p.scratch = p.cands[:0], p.scratch[:0]
+	for free := r.gpus; free <= l.highLv; free++ {
+		lv := &l.levels[free]
+		if len(lv.classes) == 0 {
+			continue
+		}
+		if cores, memory := lv.bounds(); cores < r.cores || memory < r.memory {
+			continue
+		}
+		for _, c := range lv.classes {
+			k := r.capacity(c.key.room, c.key.chassis, c.row, l)
+			if k == 0 {
+				continue
+			}
+			nodes := c.nodes
+			if r.narrow(sc) {
+				from := len(p.scratch)
+				for _, i := range c.nodes {
+					if p.eligible(i, r, sc) {
+						p.scratch = append(p.scratch, i)
+					}
+				}
+				nodes = p.scratch[from:len(p.scratch):len(p.scratch)]
+			}
+			if len(nodes) > 0 {
+				p.cands = append(p.cands, candidate{c, nodes, k, r.tightness(c, l)})
+			}
+		}
+	}
+}
+
+// inDomain finds the smallest domain that holds all ranks: the one with the fewest free GPUs of the model, or free cores for
+// ranks without GPUs; then the first by value.
+func (p *pass) inDomain(r *request, l *lane, sc *scope) (cost, bool) {
+	domains := p.v.domainsOf(r.within)
+	best, least := -1, int64(0)
+	for d := range domains {
+		capacity, free := 0, int64(0)
+		for _, i := range domains[d].nodes {
+			c := p.v.nodes[i].class
+			if c == nil || !sc.allows(i) || r.rules != nil && !r.rules.holds.has(i) {
+				continue
+			}
+			k := r.capacity(c.key.room, c.key.chassis, c.row, l)
+			capacity += k
+			if r.gpus > 0 {
+				free += int64((c.key.room.free & c.key.chassis.slotsOf(l)).Count())
+			} else {
+				free += int64(c.key.room.cores)
+			}
+		}
+		if capacity >= r.count && (best < 0 || free < least) {
+			best, least = d, free
+		}
+	}
+	if best < 0 {
+		return cost{}, false
+	}
+	p.cands = p.cands[:0]
+	nodes := domains[best].nodes
+	for k, i := range nodes {
+		c := p.v.nodes[i].class
+		if c == nil || !p.eligible(i, r, sc) {
+			continue
+		}
+		if n := r.capacity(c.key.room, c.key.chassis, c.row, l); n > 0 {
+			p.cands = append(p.cands, candidate{c, nodes[k : k+1], n, r.tightness(c, l)})
+		}
+	}
+	return p.fill(r)
+}
+
+// fill spreads the ranks over the gathered candidates: whole nodes, those that hold most first, which gives the fewest nodes;
+// the last node is the tightest that takes what remains.
+func (p *pass) fill(r *request) (cost, bool) {
+	total := 0
+	for i := range p.cands {
+		total += min(r.count, p.cands[i].capacity*len(p.cands[i].nodes))
+	}
+	if total < r.count {
+		return cost{}, false
+	}
+	slices.SortFunc(p.cands, func(a, b candidate) int {
+		if c := cmp.Compare(b.capacity, a.capacity); c != 0 {
+			return c
+		}
+		if c := a.tight.compare(b.tight); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.nodes[0], b.nodes[0])
+	})
+	from := len(p.picks)
+	var sum cost
+	remaining := r.count
+	for at := 0; remaining > 0; {
+		end := at + 1 // candidates that fit equally well are one
+		for end < len(p.cands) && p.cands[end].capacity == p.cands[at].capacity && p.cands[end].tight == p.cands[at].tight {
+			end++
+		}
+		nodes := p.inOrder(p.cands[at:end])
+		capacity, tight := p.cands[at].capacity, p.cands[at].tight
+		for len(nodes) > 0 && remaining > capacity {
+			p.picks = append(p.picks, pick{nodes[0], capacity})
+			sum.nodes++
+			sum.left += tight.free - capacity*r.gpus
+			nodes = nodes[1:]
+			remaining -= capacity
+		}
+		if len(nodes) > 0 { // remaining ≤ capacity: the last node; looser candidates come later in no useful order, so look at all
+			node, best := nodes[0], tight
+			for i := end; i < len(p.cands) && p.cands[i].capacity >= remaining; i++ {
+				c := &p.cands[i]
+				if d := c.tight.compare(best); d > 0 {
+					continue
+				} else if k := p.preferred(c.nodes); d < 0 || p.prefer(k, node) {
+					node, best = k, c.tight
+				}
+			}
+			p.picks = append(p.picks, pick{node, remaining})
+			sum.nodes++
+			sum.left += best.free - remaining*r.gpus
+			remaining = 0
+		}
+		at = end
+	}
+	slices.SortFunc(p.picks[from:], func(a, b pick) int { return cmp.Compare(a.node, b.node) })
+	return sum, true
+}
+
+// inOrder gives the nodes of some candidates as prefer orders them.
+func (p *pass) inOrder(cands []candidate) []int32 {
+	if len(cands) == 1 && p.load == nil {
+		return cands[0].nodes
+	}
+	p.sorted = p.sorted[:0]
+	for i := range cands {
+		p.sorted = append(p.sorted, cands[i].nodes...)
+	}
+	slices.SortFunc(p.sorted, func(a, b int32) int {
+		if p.load != nil && p.load[a] != p.load[b] {
+			return cmp.Compare(p.load[a], p.load[b])
+		}
+		return cmp.Compare(a, b)
+	})
+	return p.sorted
+}
+
+func (p *pass) preferred(nodes []int32) int32 {
+	best := nodes[0]
+	for _, i := range nodes[1:] {
+		if p.prefer(i, best) {
+			best = i
+		}
+	}
+	return best
+}
+
+// share is what one rank of r gets of a node beside GPUs, as the state reckons it.
+func (r *request) share(n *node) (muster.MilliCores, muster.Bytes) { return n.row.Share(r.res) }
+
+// take takes what ranks of a request get on a node, GPUs of the lane's model, and gives each rank's slots.
+func (p *pass) take(r *request, l *lane, at pick, slots []muster.SlotSet) []muster.SlotSet {
+	n := &p.v.nodes[at.node]
+	p.undo = append(p.undo, undo{at.node, n.free, n.cores, n.memory, n.allocs})
+	cores, memory := r.share(n)
+	for range at.ranks {
+		var own muster.SlotSet
+		if r.gpus > 0 {
+			own = chooseSlots(n.free&r.fit[n.chassis.id]&n.chassis.slotsOf(l), r.gpus)
+		}
+		slots = append(slots, own)
+		n.free = n.free.Minus(own)
+	}
+	n.cores -= cores * muster.MilliCores(at.ranks)
+	n.memory -= memory * muster.Bytes(at.ranks)
+	n.allocs += at.ranks
+	p.v.enroll(at.node)
+	return slots
+}
+
+// rollback gives back what was taken since the mark.
+func (p *pass) rollback(mark int) {
+	for i := len(p.undo) - 1; i >= mark; i-- {
+		u := &p.undo[i]
+		n := &p.v.nodes[u.node]
+		n.free, n.cores, n.memory, n.allocs = u.free, u.cores, u.memory, u.allocs
+		p.v.enroll(u.node)
+	}
+	p.undo = p.undo[:mark]
+}

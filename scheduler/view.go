@@ -1,0 +1,153 @@
+package scheduler
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
+)
+
+// View is the scheduler's image of a snapshot. One goroutine at a time may use it: Schedule and Explain work in place, and
+// leave it as it was.
+type View struct {
+	snapshot *state.Snapshot // that it is the image of; its rows say where a changed job was
+	epoch    muster.Epoch
+
+	queues []*queue // by name
+	shapes map[muster.ShapeID]*shape
+
+	nodes      []node // by number
+	classes    map[classKey]*class
+	spare      []*class
+	cpu        *lane   // lane 0
+	lanes      []*lane // by id, from 1
+	chassis    []*chassis
+	byGPUs     map[string]*chassis
+	chassisKey []byte
+	rules      map[string]*ruleSet
+	domains    map[string][]domain // by label key; made when first asked for
+
+	pass pass // space for the pass at work
+}
+
+// node is what the view keeps of a node. What may change in a pass stands here, the rest in the row.
+type node struct {
+	row       *muster.Node
+	chassis   *chassis
+	class     *class // nil: not placeable
+	placeable bool   // registered in this epoch, not lost, not draining
+	usable    muster.SlotSet
+
+	free   muster.SlotSet // and usable
+	cores  muster.MilliCores
+	memory muster.Bytes
+	allocs int
+}
+
+// room is what the node has to give now, in the form of a class key.
+func (n *node) room() room {
+	r := room{cores: n.cores, memory: n.memory, empty: n.allocs == 0}
+	for i := range n.chassis.parts {
+		slots := n.chassis.parts[i].slots
+		r.free |= slots.Lowest((n.free & slots).Count())
+	}
+	return r
+}
+
+// whole is what the node would have to give if nothing ran and every GPU was well.
+func (n *node) whole() room {
+	return room{free: muster.SlotRange(len(n.row.GPUs)), cores: n.row.MilliCores, memory: n.row.Memory, empty: true}
+}
+
+// NewView makes the image of s.
+func NewView(s *state.Snapshot) *View {
+	v := &View{
+		snapshot: s,
+		epoch:    s.Cluster().Epoch,
+		shapes:   map[muster.ShapeID]*shape{},
+		classes:  map[classKey]*class{},
+		cpu:      &lane{},
+		byGPUs:   map[string]*chassis{},
+		rules:    map[string]*ruleSet{},
+		domains:  map[string][]domain{},
+	}
+	for n := range s.Nodes() {
+		v.setNode(n)
+	}
+	for k := range s.Pending() {
+		v.addPending(k)
+	}
+	return v
+}
+
+// Advance brings the view forward to s. c names what changed since the view's own snapshot; of several entries, all that
+// each of them names.
+func (v *View) Advance(s *state.Snapshot, c state.Changed) {
+	if s.Cluster().Epoch != v.epoch {
+		*v = *NewView(s)
+		return
+	}
+	before := v.snapshot
+	v.snapshot = s
+	for _, id := range c.Nodes {
+		row, is := s.Node(id)
+		at, was := v.find(id)
+		switch {
+		case is && (was || int(at) == len(v.nodes)):
+			v.setNode(row)
+		case is || was: // positions shift: a node is gone, or was left out of an earlier Changed; rare enough to begin again
+			*v = *NewView(s)
+			return
+		}
+	}
+	for _, id := range c.Jobs {
+		old, was := before.Job(id)
+		now, is := s.Job(id)
+		if was && is && old == now {
+			continue
+		}
+		is = is && s.IsPending(pendingKey(now))
+		if was && (!is || pendingKey(old) != pendingKey(now)) {
+			v.removePending(pendingKey(old))
+		}
+		if is {
+			v.addPending(pendingKey(now))
+		}
+	}
+}
+
+// find gives a node's position, or where it would be.
+func (v *View) find(id muster.NodeID) (int32, bool) {
+	if k := len(v.nodes); k == 0 || v.nodes[k-1].row.ID < id {
+		return int32(k), false
+	}
+	at := sort.Search(len(v.nodes), func(i int) bool { return v.nodes[i].row.ID >= id })
+	return int32(at), v.nodes[at].row.ID == id
+}
+
+// setNode takes over a node's row; a new one has a higher number than all before.
+func (v *View) setNode(row *muster.Node) {
+	i, known := v.find(row.ID)
+	if !known {
+		v.nodes = append(v.nodes, node{})
+	}
+	n := &v.nodes[i]
+	old := n.row
+	n.row = row
+	if old == nil || !sameGPUs(old.GPUs, row.GPUs) {
+		v.expel(i)
+		n.chassis = v.chassisOf(row.GPUs)
+	}
+	if old == nil || !sameToRules(old, row) {
+		v.applyRules(i, row)
+	}
+	if old == nil || !slices.Equal(old.Labels, row.Labels) {
+		clear(v.domains)
+	}
+	n.placeable = row.Epoch == v.epoch && !row.Lost && !row.Drain.On
+	n.usable = row.UsableSlots()
+	n.free = row.FreeSlots & n.usable
+	n.cores, n.memory, n.allocs = row.FreeMilliCores, row.FreeMemory, row.Allocs
+	v.enroll(i)
+}
