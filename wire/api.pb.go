@@ -2329,6 +2329,7 @@ type NodeRenew struct {
 	Node          uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
 	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Renew         *Renew                 `protobuf:"bytes,3,opt,name=renew,proto3" json:"renew,omitempty"`
+	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"` // no renewal: the worker's stream broke, and the node becomes suspect soon unless it comes back
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2382,6 +2383,13 @@ func (x *NodeRenew) GetRenew() *Renew {
 		return x.Renew
 	}
 	return nil
+}
+
+func (x *NodeRenew) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
 }
 
 type RenewBatchReply struct {
@@ -2801,11 +2809,12 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\">\n" +
 	"\n" +
 	"RenewBatch\x120\n" +
-	"\brenewals\x18\x01 \x03(\v2\x14.muster.v1.NodeRenewR\brenewals\"a\n" +
+	"\brenewals\x18\x01 \x03(\v2\x14.muster.v1.NodeRenewR\brenewals\"y\n" +
 	"\tNodeRenew\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12&\n" +
-	"\x05renew\x18\x03 \x01(\v2\x10.muster.v1.RenewR\x05renew\"!\n" +
+	"\x05renew\x18\x03 \x01(\v2\x10.muster.v1.RenewR\x05renew\x12\x16\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\"!\n" +
 	"\x0fRenewBatchReply\x12\x0e\n" +
 	"\x02ok\x18\x01 \x03(\bR\x02ok\"\x0f\n" +
 	"\rStatusRequest\"\x11\n" +
