@@ -7,7 +7,7 @@ GO      := go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 PROTOS  := wire/domain.proto wire/log.proto wire/worker.proto wire/api.proto
 
-.PHONY: build test race lint bench generate check fuzz
+.PHONY: build demo test race lint bench generate check
 
 build: ## bin/muster
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
@@ -23,15 +23,17 @@ lint: ## vet, staticcheck, gofmt
 	$(TOOL) staticcheck -tags $(TAGS) ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 
-bench: ## the benchmarks, and the numbers of a cluster of real processes
+demo: build ## a gang of 2 × 8 on three servers, the leader killed on the way
+	bin/muster dev --kill-leader-after 2s examples/gang.hcl
+
+bench: ## the benchmarks, then the numbers of a cluster of real processes
 	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 1s ./...
 
 generate: ## the code generated from the .proto files
-	cd tools && $(GO) build -o ../bin/genproto ./genproto
+	$(GO) build -C tools -o ../bin/genproto ./genproto
 	bin/genproto $(PROTOS)
 
-check: lint ## lint; generated code is fresh; what should cross-build does
-	$(MAKE) generate
+check: lint generate ## lint; generated code is fresh; what should cross-build does
 	git diff --exit-code -- wire
 	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -o /dev/null ./cmd/muster
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -tags $(TAGS) -o /dev/null ./cmd/muster
