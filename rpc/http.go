@@ -1,0 +1,5 @@
+package rpc
+
+import "net/http"
+
+func (s *Server) handler() http.Handler { return http.NotFoundHandler() }
