@@ -64,7 +64,7 @@ func Encode(m proto.Message) []byte {
 		return data
 	}
 	m = proto.Clone(m)
-	if err := validText(m); err == nil {
+	if err = validText(m); err == nil {
 		data, err = proto.Marshal(m)
 	}
 	if err != nil {

@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/musterhpc/muster"
+)
+
+func TestAnErrorCrossesGRPCWhole(t *testing.T) {
+	for _, kind := range []muster.Kind{muster.KindError, muster.KindUsage, muster.KindInvalid, muster.KindDenied, muster.KindNotFound,
+		muster.KindConflict, muster.KindUnavailable, muster.KindInfeasible} {
+		sent := &muster.Error{Kind: kind, Message: "no", Hint: "say yes", Field: "jobs[0].name"}
+		got := FromStatus(StatusOf(fmt.Errorf("while asking: %w", sent)))
+		if diff := cmp.Diff(error(sent), got); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+	}
+	if code := status.Code(StatusOf(muster.Errorf(muster.KindNotFound, "no job"))); code != codes.NotFound {
+		t.Errorf("code %s", code)
+	}
+}
+
+func TestOtherErrorsBecomeKindsToo(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want muster.Kind
+	}{
+		{status.Error(codes.Unavailable, "connection refused"), muster.KindUnavailable},
+		{status.Error(codes.DeadlineExceeded, "late"), muster.KindUnavailable},
+		{status.Error(codes.Unimplemented, "no such method"), muster.KindError},
+		{status.Error(codes.ResourceExhausted, "too large"), muster.KindInvalid},
+		{StatusOf(context.DeadlineExceeded), muster.KindUnavailable},
+		{StatusOf(io.ErrUnexpectedEOF), muster.KindError},
+	} {
+		if got := muster.KindOf(FromStatus(c.err)); got != c.want {
+			t.Errorf("%v became %s, want %s", c.err, got, c.want)
+		}
+	}
+	if err := FromStatus(StatusOf(context.Canceled)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled context became %v", err)
+	}
+	if StatusOf(nil) != nil || FromStatus(nil) != nil || FromStatus(io.EOF) != io.EOF || ErrorOf((*muster.Error)(nil)) != nil {
+		t.Error("what is no status must stay as it is")
+	}
+	ready := status.Error(codes.Aborted, "x")
+	if StatusOf(ready) != ready {
+		t.Error("a status must stay as it is")
+	}
+	if got := (&Error{Kind: "of the future"}).Domain(); got.Kind != muster.KindError {
+		t.Errorf("an unknown kind became %s", got.Kind)
+	}
+}
