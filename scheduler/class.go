@@ -77,9 +77,10 @@ type lane struct {
 	highLv int // no level above it holds a class
 }
 
-// level is the classes with so many free GPUs, in no order. The maxima are over its classes' rooms.
+// level is the classes with so many free GPUs, in no order, and their nodes. The maxima are over its classes' rooms.
 type level struct {
 	classes []*class
+	nodes   nodeSet
 	stale   bool // a class has gone: the maxima may be too high
 	cores   muster.MilliCores
 	memory  muster.Bytes
@@ -157,9 +158,20 @@ func (v *View) enroll(i int32) {
 		at, _ := slices.BinarySearch(c.nodes, i)
 		c.nodes = slices.Insert(c.nodes, at, i)
 	}
-	v.cpu.free += key.room.free.Count()
+	v.cpu.count(key.room.free, i, true)
 	for _, share := range n.chassis.lanes {
-		share.lane.free += (key.room.free & share.slots).Count()
+		share.lane.count(key.room.free&share.slots, i, true)
+	}
+}
+
+// count notes that a node has come to the lane with the given free slots, or has gone.
+func (l *lane) count(free muster.SlotSet, i int32, come bool) {
+	n := free.Count()
+	l.levels[n].nodes.set(i, come)
+	if come {
+		l.free += n
+	} else {
+		l.free -= n
 	}
 }
 
@@ -195,9 +207,9 @@ func (v *View) expel(i int32) {
 		c.nodes = slices.Delete(c.nodes, at, at+1)
 	}
 	free := c.key.room.free
-	v.cpu.free -= free.Count()
+	v.cpu.count(free, i, false)
 	for _, share := range c.key.chassis.lanes {
-		share.lane.free -= (free & share.slots).Count()
+		share.lane.count(free&share.slots, i, false)
 	}
 	if len(c.nodes) > 0 {
 		return

@@ -12,7 +12,8 @@ type pass struct {
 	v       *View
 	number  uint64
 	out     nodeSet // suspect
-	load    []int64 // by node; nil when no loads are known
+	loads   map[muster.NodeID]int64
+	load    []loadSeen // by node: looking all of them up would cost more than most passes
 	undo    []undo
 	cands   []candidate
 	sorted  []int32
@@ -20,6 +21,17 @@ type pass struct {
 	lines   []line
 	scratch []int32 // nodes of narrowed candidates
 }
+
+type loadSeen struct {
+	pass uint64
+	load int64
+}
+
+// tieWindow bounds among how many nodes of a kind that fit equally well, the first by number, the least loaded is looked for.
+const tieWindow = 64
+
+// fewClasses is up to how many classes of a level are walked, and not its nodes.
+const fewClasses = 32
 
 // undo is what a node had before something was taken.
 type undo struct {
@@ -115,6 +127,12 @@ func (p *pass) one(r *request, l *lane, sc *scope) (int32, tightness, bool) {
 		if cores, memory := lv.bounds(); cores < r.cores || memory < r.memory {
 			continue
 		}
+		if r.gpus > 0 && len(lv.classes) > fewClasses { // all nodes of the level are equally tight
+			if i := p.firstOf(lv, r, l, sc); i >= 0 {
+				return i, tightness{free: free}, true
+			}
+			continue
+		}
 		for _, c := range lv.classes {
 			if r.capacity(c.key.room, c.key.chassis, c.row, l) < r.count {
 				continue
@@ -135,12 +153,41 @@ func (p *pass) one(r *request, l *lane, sc *scope) (int32, tightness, bool) {
 	return node, best, node >= 0
 }
 
-// prefer is the total order of nodes that fit equally well.
-func (p *pass) prefer(a, b int32) bool {
-	if p.load != nil && p.load[a] != p.load[b] {
-		return p.load[a] < p.load[b]
+// firstOf is the preferred node of a level that takes all ranks, -1 when none does.
+func (p *pass) firstOf(lv *level, r *request, l *lane, sc *scope) int32 {
+	best, seen := int32(-1), 0
+	for i := range lv.nodes.all {
+		c := p.v.nodes[i].class
+		if r.capacity(c.key.room, c.key.chassis, c.row, l) < r.count || !p.eligible(i, r, sc) {
+			continue
+		}
+		if best < 0 || p.prefer(i, best) {
+			best = i
+		}
+		if seen++; seen == tieWindow || p.loads == nil {
+			break
+		}
 	}
-	return a < b
+	return best
+}
+
+// prefer is the total order of nodes that fit equally well: the least loaded, then the first by number.
+func (p *pass) prefer(a, b int32) bool { return p.order(a, b) < 0 }
+
+func (p *pass) order(a, b int32) int {
+	if p.loads != nil {
+		if c := cmp.Compare(p.loadOf(a), p.loadOf(b)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a, b)
+}
+
+func (p *pass) loadOf(i int32) int64 {
+	if seen := &p.load[i]; seen.pass != p.number {
+		*seen = loadSeen{p.number, p.loads[p.v.nodes[i].row.ID]}
+	}
+	return p.load[i].load
 }
 
 // eligible says whether the request may use the node, whatever there is free on it.
@@ -163,19 +210,16 @@ func (r *request) narrow(sc *scope) bool {
 // least is the preferred of some nodes, -1 when the request may use none. nodes is ascending.
 func (p *pass) least(nodes []int32, r *request, sc *scope) int32 {
 	narrow := r.narrow(sc)
-	if !narrow && p.load == nil {
-		return nodes[0]
-	}
-	best := int32(-1)
+	best, seen := int32(-1), 0
 	for _, i := range nodes {
 		if narrow && !p.eligible(i, r, sc) {
 			continue
 		}
-		if p.load == nil {
-			return i
-		}
 		if best < 0 || p.prefer(i, best) {
 			best = i
+		}
+		if seen++; seen == tieWindow || p.loads == nil {
+			break
 		}
 	}
 	return best
@@ -282,8 +326,8 @@ func (p *pass) fill(r *request) (cost, bool) {
 		for end < len(p.cands) && p.cands[end].capacity == p.cands[at].capacity && p.cands[end].tight == p.cands[at].tight {
 			end++
 		}
-		nodes := p.inOrder(p.cands[at:end])
 		capacity, tight := p.cands[at].capacity, p.cands[at].tight
+		nodes := p.inOrder(p.cands[at:end], (remaining+capacity-1)/capacity)
 		for len(nodes) > 0 && remaining > capacity {
 			p.picks = append(p.picks, pick{nodes[0], capacity})
 			sum.nodes++
@@ -312,29 +356,27 @@ func (p *pass) fill(r *request) (cost, bool) {
 	return sum, true
 }
 
-// inOrder gives the nodes of some candidates as prefer orders them.
-func (p *pass) inOrder(cands []candidate) []int32 {
-	if len(cands) == 1 && p.load == nil {
+// inOrder gives as many nodes of some candidates as are wanted, or all, as prefer orders them.
+func (p *pass) inOrder(cands []candidate, wanted int) []int32 {
+	if len(cands) == 1 && p.loads == nil {
 		return cands[0].nodes
 	}
 	p.sorted = p.sorted[:0]
 	for i := range cands {
-		p.sorted = append(p.sorted, cands[i].nodes...)
+		nodes := cands[i].nodes
+		p.sorted = append(p.sorted, nodes[:min(len(nodes), wanted+tieWindow)]...)
 	}
-	slices.SortFunc(p.sorted, func(a, b int32) int {
-		if p.load != nil && p.load[a] != p.load[b] {
-			return cmp.Compare(p.load[a], p.load[b])
-		}
-		return cmp.Compare(a, b)
-	})
+	slices.SortFunc(p.sorted, p.order)
 	return p.sorted
 }
 
 func (p *pass) preferred(nodes []int32) int32 {
 	best := nodes[0]
-	for _, i := range nodes[1:] {
-		if p.prefer(i, best) {
-			best = i
+	if p.loads != nil {
+		for _, i := range nodes[1:min(len(nodes), tieWindow)] {
+			if p.prefer(i, best) {
+				best = i
+			}
 		}
 	}
 	return best
@@ -348,13 +390,20 @@ func (p *pass) take(r *request, l *lane, at pick, slots []muster.SlotSet) []must
 	n := &p.v.nodes[at.node]
 	p.undo = append(p.undo, undo{at.node, n.free, n.cores, n.memory, n.allocs})
 	cores, memory := r.share(n)
+	// All of them together first, so that they are neighbours; then each rank's, numbered along the slots.
+	var all muster.SlotSet
+	if r.gpus > 0 {
+		all = chooseSlots(n.free&r.fit[n.chassis.id]&n.chassis.slotsOf(l), r.gpus*at.ranks)
+	}
+	n.free = n.free.Minus(all)
+	first := len(slots)
 	for range at.ranks {
-		var own muster.SlotSet
-		if r.gpus > 0 {
-			own = chooseSlots(n.free&r.fit[n.chassis.id]&n.chassis.slotsOf(l), r.gpus)
-		}
+		own := chooseSlots(all, r.gpus)
 		slots = append(slots, own)
-		n.free = n.free.Minus(own)
+		all = all.Minus(own)
+	}
+	if at.ranks > 1 && r.gpus > 0 {
+		slices.SortFunc(slots[first:], func(a, b muster.SlotSet) int { return cmp.Compare(a&-a, b&-b) })
 	}
 	n.cores -= cores * muster.MilliCores(at.ranks)
 	n.memory -= memory * muster.Bytes(at.ranks)

@@ -79,7 +79,7 @@ func (v *View) begin(signals Signals) *pass {
 	p := &v.pass
 	p.v = v
 	p.number++
-	p.out, p.load = p.out[:0], nil
+	p.out, p.loads = p.out[:0], nil
 	if len(signals.Suspect) > 0 {
 		for i := range v.nodes {
 			if _, suspect := signals.Suspect[v.nodes[i].row.ID]; suspect {
@@ -88,9 +88,9 @@ func (v *View) begin(signals Signals) *pass {
 		}
 	}
 	if len(signals.Load) > 0 {
-		p.load = make([]int64, len(v.nodes))
-		for i := range v.nodes {
-			p.load[i] = signals.Load[v.nodes[i].row.ID]
+		p.loads = signals.Load
+		if len(p.load) < len(v.nodes) {
+			p.load = make([]loadSeen, len(v.nodes))
 		}
 	}
 	return p
