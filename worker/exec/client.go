@@ -300,6 +300,10 @@ func (f *feed) put(s Status) {
 	}
 	f.newest[s.Alloc] = s
 	f.mu.Unlock()
+	f.poke()
+}
+
+func (f *feed) poke() {
 	select {
 	case f.wake <- struct{}{}:
 	default:

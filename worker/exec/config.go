@@ -22,6 +22,7 @@ type SupervisorConfig struct {
 	Node       string       // the node's name, for messages; "" = the host's
 	Instance   string       // tells the nodes of one machine apart, in names of cgroups; "" = made from RunDir
 	CgroupRoot string       // under which muster's cgroups are made, below the mount; "" = "muster"
+	Plain      bool         // neither namespaces nor cgroups, as on a host that allows neither
 	Logger     hclog.Logger // nil = none
 }
 
@@ -74,10 +75,14 @@ func (c SupervisorConfig) args() []string {
 	if c.Logger != nil && c.Logger.GetLevel() != hclog.NoLevel && c.Logger.GetLevel() != hclog.Off {
 		level = c.Logger.GetLevel().String()
 	}
-	return []string{
+	args := []string{
 		"supervise", "--run", c.RunDir, "--state", c.StateDir, "--node", c.Node, "--instance", c.Instance,
 		"--cgroup", c.CgroupRoot, "--log", level,
 	}
+	if c.Plain {
+		args = append(args, "--plain")
+	}
+	return args
 }
 
 // SuperviseArgs is the hidden verb `muster supervise`: args is what stands behind it. The log goes to out.
@@ -90,6 +95,7 @@ func SuperviseArgs(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&c.Node, "node", "", "name of the node")
 	flags.StringVar(&c.Instance, "instance", "", "tells the nodes of a machine apart")
 	flags.StringVar(&c.CgroupRoot, "cgroup", "", "cgroup below the mount")
+	flags.BoolVar(&c.Plain, "plain", false, "neither namespaces nor cgroups")
 	level := flags.String("log", "info", "level of the log")
 	if err := flags.Parse(args); err != nil {
 		return muster.Errorf(muster.KindUsage, "%v", err)
