@@ -48,7 +48,8 @@ var pipeline = []filter{
 		}},
 	{"exclusive", true, func(q *question, _ *node) bool { return q.r.res.Exclusive && q.ranks > 1 },
 		func(q *question, _ *node) string { return "one rank takes the whole node" }},
-	{"lost", false, func(_ *question, n *node) bool { return n.row.Lost }, func(_ *question, n *node) string { return n.row.Reason }},
+	{"lost", false, func(_ *question, n *node) bool { return n.row.Lost },
+		func(_ *question, n *node) string { return n.row.Reason }},
 	{"absent", false, func(q *question, n *node) bool { return n.row.Epoch != q.v.epoch },
 		func(*question, *node) string { return "has not reported since the cluster was restored" }},
 	{"suspect", false, isSuspect, func(q *question, n *node) string { return q.signals.Suspect[n.row.ID] }},
@@ -58,7 +59,8 @@ var pipeline = []filter{
 			return fmt.Sprintf("%s there, needs the whole node", count(n.allocs, "rank"))
 		}},
 	{"sick gpu", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.usable) < q.gpus() }, sickDetail},
-	{"busy", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.free) == 0 }, func(*question, *node) string { return "" }},
+	{"busy", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.free) == 0 },
+		func(*question, *node) string { return "" }}, // who holds them is told once, for all nodes: holders
 	{"short", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.free) < q.gpus() },
 		func(q *question, n *node) string { return fmt.Sprintf("%d of %d free", q.slots(n, n.free), q.gpus()) }},
 	{"cores", false, func(q *question, n *node) bool { return q.cores(n) > n.cores },

@@ -1,6 +1,9 @@
 package scheduler
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // nodeSet is a set of positions in View.nodes, a bit for each.
 type nodeSet []uint64
@@ -15,6 +18,17 @@ func (s *nodeSet) set(i int32, in bool) {
 		(*s)[i>>6] |= 1 << (i & 63)
 	} else {
 		(*s)[i>>6] &^= 1 << (i & 63)
+	}
+}
+
+// all yields the members, ascending.
+func (s nodeSet) all(yield func(int32) bool) {
+	for k, word := range s {
+		for ; word != 0; word &= word - 1 {
+			if !yield(int32(k<<6 + bits.TrailingZeros64(word))) {
+				return
+			}
+		}
 	}
 }
 

@@ -32,7 +32,8 @@ type bucket struct {
 }
 
 func (v *View) queue(name string) *queue {
-	at, found := slices.BinarySearchFunc(v.queues, name, func(q *queue, name string) int { return strings.Compare(q.name, name) })
+	byName := func(q *queue, name string) int { return strings.Compare(q.name, name) }
+	at, found := slices.BinarySearchFunc(v.queues, name, byName)
 	if !found {
 		v.queues = slices.Insert(v.queues, at, &queue{name: name, byKey: map[bucketKey]*bucket{}})
 	}

@@ -138,8 +138,8 @@ func (v *View) blamed(job *muster.Job) []int32 {
 	return nodes
 }
 
-// choose finds the GPU model with which the gang fits best; nil for a gang without GPUs. Of models that cost the same, that of
-// which most is free, then the first by name.
+// choose finds the GPU model with which the gang fits best; nil for a gang without GPUs. Of models that cost the same, the one
+// of which most is free, then the first by name.
 func (p *pass) choose(s *shape, sc *scope) (*lane, bool) {
 	p.v.learn(s)
 	if !s.gpus {
@@ -203,7 +203,8 @@ func (p *pass) commit(s *shape, model *lane, sc *scope) []state.RankPlacement {
 			cores, memory := r.share(n)
 			slots = p.take(r, l, at, slots[:0])
 			for _, own := range slots {
-				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own, MilliCores: cores, Memory: memory}
+				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own,
+					MilliCores: cores, Memory: memory}
 				rank++
 			}
 		}
