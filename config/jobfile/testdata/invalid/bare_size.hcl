@@ -1,0 +1,8 @@
+job "a" {
+  task "a" {
+    command = "true"
+    resources {
+      memory = 64
+    }
+  }
+}

@@ -1,0 +1,10 @@
+job "a" {
+  constraint {
+    attribute = "label.zone"
+    operator  = "matches"
+    value     = "("
+  }
+  task "a" {
+    command = "true"
+  }
+}

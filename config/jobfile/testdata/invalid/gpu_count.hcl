@@ -1,0 +1,10 @@
+job "a" {
+  task "a" {
+    command = "true"
+    resources {
+      gpu {
+        count = 4
+      }
+    }
+  }
+}

@@ -1,0 +1,5 @@
+job "Train_7B" {
+  task "a" {
+    command = "true"
+  }
+}

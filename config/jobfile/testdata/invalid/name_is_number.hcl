@@ -1,0 +1,5 @@
+job "1042" {
+  task "a" {
+    command = "true"
+  }
+}

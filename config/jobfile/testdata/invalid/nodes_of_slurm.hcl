@@ -1,0 +1,6 @@
+job "train-7b" {
+  nodes = 2
+  task "train" {
+    command = "true"
+  }
+}

@@ -1,0 +1,36 @@
+# 12 mistakes
+job "a" {
+  type        = "service"
+  queue       = "research/nlp"
+  start_after = "2026-12-24T18:00:00+01:00"
+  array {
+    size = 200
+  }
+  elastic {
+    min = 2
+  }
+  topology {
+    within = "rack"
+    prefer = "nvlink"
+  }
+  checkpoint {
+    every = "30m"
+  }
+  task "a" {
+    image   = "x"
+    command = "echo"
+    logs {
+      path = "x"
+    }
+    artifact {
+      source = "x"
+    }
+    resources {
+      gpus = 1
+      disk = "1GiB"
+      gpu {
+        share = 0.5
+      }
+    }
+  }
+}

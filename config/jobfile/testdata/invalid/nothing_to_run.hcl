@@ -1,0 +1,7 @@
+job "a" {
+  task "a" {
+    resources {
+      gpus = 1
+    }
+  }
+}

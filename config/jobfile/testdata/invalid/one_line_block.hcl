@@ -1,0 +1,6 @@
+job "a" {
+  task "a" {
+    command = "true"
+    resources { gpus = 1, memory = "4GiB" }
+  }
+}

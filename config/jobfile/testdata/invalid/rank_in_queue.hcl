@@ -1,0 +1,6 @@
+job "a" {
+  labels = { rank = "${rank}" }
+  task "a" {
+    command = "echo"
+  }
+}

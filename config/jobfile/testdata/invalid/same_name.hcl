@@ -1,0 +1,10 @@
+job "a" {
+  task "a" {
+    command = "true"
+  }
+}
+job "a" {
+  task "a" {
+    command = "false"
+  }
+}

@@ -1,0 +1,6 @@
+job "a" {
+  task "a" {
+    script  = "true"
+    command = "true"
+  }
+}

@@ -1,0 +1,10 @@
+job "a" {
+  group "g" {
+    disconnect {
+      stop_after = "5s"
+    }
+    task "a" {
+      command = "true"
+    }
+  }
+}

@@ -1,0 +1,3 @@
+task "a" {
+  command = "true"
+}

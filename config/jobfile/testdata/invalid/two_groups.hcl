@@ -1,0 +1,12 @@
+job "a" {
+  group "g" {
+    task "a" {
+      command = "true"
+    }
+  }
+  group "h" {
+    task "a" {
+      command = "true"
+    }
+  }
+}

@@ -1,0 +1,8 @@
+job "a" {
+  task "a" {
+    command = "true"
+  }
+  task "b" {
+    command = "true"
+  }
+}

@@ -1,0 +1,6 @@
+job "a" {
+  priorty = 3
+  task "a" {
+    command = "true"
+  }
+}

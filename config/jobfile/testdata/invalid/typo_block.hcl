@@ -1,0 +1,8 @@
+job "a" {
+  task "a" {
+    command = "true"
+    resource {
+      gpus = 1
+    }
+  }
+}

@@ -1,0 +1,4 @@
+job "a" {
+  task "a" {
+    command = "true"
+}

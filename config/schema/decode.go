@@ -1,0 +1,203 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Decoder reads bodies by their tables into Go structs. It goes on after an error, so that one run shows all mistakes.
+type Decoder struct {
+	Source []byte // of the file, for errors that quote it
+	Root   *Body  // of the file, to say where a misplaced word belongs
+	Hints  []Hint
+	Diags  hcl.Diagnostics
+	Places map[string]hcl.Range // by path, as in "jobs[0].task.resources.memory": where each thing was said
+
+	at string // path of the argument whose value is read
+}
+
+// Decode reads body into the struct that into points to. path is the body's own, "" for a file.
+func (d *Decoder) Decode(body *hclsyntax.Body, table *Body, path string, into any) {
+	if d.Places == nil {
+		d.Places = map[string]hcl.Range{}
+	}
+	d.body(body, table, path, "", reflect.ValueOf(into).Elem(), hcl.Range{})
+	Sort(d.Diags)
+}
+
+// Sort orders diagnostics by their place in the file; what has none comes first.
+func Sort(diags hcl.Diagnostics) {
+	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int { return cmp.Compare(start(a), start(b)) })
+}
+
+func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, into reflect.Value, header hcl.Range) {
+	attrs := make([]*hclsyntax.Attribute, 0, len(body.Attributes))
+	for _, a := range body.Attributes {
+		attrs = append(attrs, a)
+	}
+	slices.SortFunc(attrs, func(a, b *hclsyntax.Attribute) int { return a.SrcRange.Start.Byte - b.SrcRange.Start.Byte })
+	for _, a := range attrs {
+		entry := table.attr(a.Name)
+		if entry == nil {
+			d.unknownAttr(table, within, a)
+			continue
+		}
+		d.Places[join(path, a.Name)] = *firstLine(ptr(a.Expr.Range()))
+		if entry.Later {
+			d.later(a.NameRange, "argument", a.Name, within)
+			continue
+		}
+		d.at = join(path, a.Name)
+		d.attr(entry, a, into)
+	}
+	seen := map[string]*hclsyntax.Block{}
+	counts := map[string]int{}
+	for _, b := range body.Blocks {
+		entry := table.block(b.Type)
+		switch {
+		case entry == nil:
+			d.unknownBlock(table, within, b)
+			continue
+		case entry.Later:
+			d.later(b.TypeRange, "block", b.Type, within)
+			seen[b.Type] = b
+			continue
+		case seen[b.Type] != nil && !entry.Many:
+			d.error(&b.TypeRange, "Block given twice", "There is one %q block %s; the first is on line %d.",
+				b.Type, place(within), seen[b.Type].TypeRange.Start.Line)
+			continue
+		}
+		seen[b.Type] = b
+		d.block(entry, b, join(path, entry.PathName(counts[b.Type])), into)
+		counts[b.Type]++
+	}
+	for i := range table.Attrs {
+		if a := &table.Attrs[i]; a.Required && body.Attributes[a.Name] == nil {
+			d.error(&header, "Missing argument", "%q must be given %s.", a.Name, place(within))
+		}
+	}
+	for i := range table.Blocks {
+		if b := &table.Blocks[i]; b.Required && seen[b.Name] == nil {
+			d.error(&header, "Missing block", "A %q block is needed %s.", b.Name, place(within))
+		}
+	}
+}
+
+// PathName is the block's name in field paths; i counts those of its kind.
+func (b *Block) PathName(i int) string {
+	if !b.Many {
+		return b.Name
+	}
+	return fmt.Sprintf("%s[%d]", cmp.Or(b.Path, b.Name), i)
+}
+
+func (d *Decoder) block(entry *Block, b *hclsyntax.Block, path string, into reflect.Value) {
+	d.Places[path] = b.TypeRange
+	target := into
+	if entry.Field != "" {
+		target = field(into, entry.Field)
+	}
+	if entry.Many {
+		first := reflect.Zero(target.Type().Elem())
+		if entry.New != nil {
+			first = reflect.ValueOf(entry.New())
+		}
+		target.Set(reflect.Append(target, first))
+		target = target.Index(target.Len() - 1)
+	}
+	switch {
+	case entry.Label == "" && len(b.Labels) > 0:
+		d.error(&b.LabelRanges[0], "Label where none belongs", "A %s block has no label: write  %s {", b.Type, b.Type)
+	case entry.Label != "" && len(b.Labels) == 0:
+		d.error(&b.TypeRange, "Missing "+entry.Label, "A %s block says its %s: write  %s \"%s\" {", b.Type, entry.Label, b.Type,
+			strings.ToUpper(entry.Label))
+	case len(b.Labels) > 1:
+		d.error(&b.LabelRanges[1], "More than one label", "A %s block has one label, its %s.", b.Type, entry.Label)
+	case entry.Label != "":
+		d.Places[join(path, entry.Label)] = b.LabelRanges[0]
+		field(target, entry.LabelAs).SetString(b.Labels[0])
+	}
+	if entry.Flat {
+		path = path[:max(0, strings.LastIndexByte(path, '.'))]
+	}
+	d.body(b.Body, entry.Body, path, b.Type, target, b.DefRange())
+}
+
+func (d *Decoder) attr(entry *Attr, a *hclsyntax.Attribute, into reflect.Value) {
+	value, ok := d.value(entry, a)
+	if !ok {
+		return
+	}
+	target := field(into, entry.Field)
+	from := reflect.ValueOf(value)
+	if list, isList := value.([]any); isList {
+		made := reflect.MakeSlice(target.Type(), 0, len(list))
+		for _, item := range list {
+			made = reflect.Append(made, reflect.ValueOf(item).Convert(target.Type().Elem()))
+		}
+		target.Set(made)
+		return
+	}
+	target.Set(from.Convert(target.Type()))
+}
+
+// field follows a path of field names. The tables are fixed, and a test walks them all: a wrong one does not get here.
+func field(v reflect.Value, path string) reflect.Value {
+	for name := range strings.SplitSeq(path, ".") {
+		v = v.FieldByName(name)
+	}
+	return v
+}
+
+// Error adds an error at a place that was decoded; at the nearest block around it when the thing itself was not said.
+func (d *Decoder) Error(path, summary, format string, args ...any) {
+	at := d.Place(path)
+	d.error(&at, summary, format, args...)
+}
+
+// Place says where the thing of a path was said, or the nearest around it.
+func (d *Decoder) Place(path string) hcl.Range {
+	for path != "" {
+		if at, ok := d.Places[path]; ok {
+			return at
+		}
+		path = path[:max(0, strings.LastIndexByte(path, '.'))]
+	}
+	return hcl.Range{}
+}
+
+func (d *Decoder) error(at *hcl.Range, summary, format string, args ...any) {
+	if at != nil && at.Filename == "" {
+		at = nil
+	}
+	d.Diags = append(d.Diags, problem(at, summary, format, args...))
+}
+
+func (d *Decoder) later(at hcl.Range, what, name, within string) {
+	d.error(&at, "Not supported yet", "The %s %q %s is not supported yet.", what, name, place(within))
+}
+
+// place says where a body is, in words.
+func place(within string) string {
+	switch within {
+	case "":
+		return "at the top of the file"
+	default:
+		return fmt.Sprintf("in a %s block", within)
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func ptr(r hcl.Range) *hcl.Range { return &r }

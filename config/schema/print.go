@@ -1,0 +1,97 @@
+package schema
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// WriteText prints diagnostics with the lines they are about. sources are the files by the names they were parsed under;
+// width 0 does not wrap.
+func WriteText(w io.Writer, sources map[string][]byte, diags hcl.Diagnostics, width uint, color bool) error {
+	files := map[string]*hcl.File{}
+	for _, d := range diags {
+		if d.Subject == nil || files[d.Subject.Filename] != nil {
+			continue
+		}
+		if src, ok := sources[d.Subject.Filename]; ok {
+			files[d.Subject.Filename] = &hcl.File{Bytes: src, Nav: context(d.Subject.Filename, src)}
+		}
+	}
+	wrapped := make(hcl.Diagnostics, len(diags))
+	for i, d := range diags {
+		c := *d
+		c.Detail = wrap(d.Detail, int(width))
+		wrapped[i] = &c
+	}
+	return hcl.NewDiagnosticTextWriter(w, files, 0, color).WriteDiagnostics(wrapped)
+}
+
+// wrap breaks prose at blanks. What two blanks set apart is something to write: it stays in one piece. Indented lines stay.
+func wrap(text string, width int) string {
+	if width == 0 {
+		return text
+	}
+	var out strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		if strings.HasPrefix(line, " ") {
+			out.WriteString(line)
+			continue
+		}
+		column := 0
+		for j, piece := range strings.Split(line, "  ") {
+			words := strings.Split(piece, " ")
+			if j%2 == 1 {
+				words = []string{piece}
+			}
+			for k, word := range words {
+				gap := " "
+				if k == 0 && j > 0 {
+					gap = "  "
+				}
+				n := utf8.RuneCountInString(word)
+				switch {
+				case column == 0:
+				case column+len(gap)+n > width && j%2 == 1:
+					out.WriteString("\n  ")
+					column = 2
+				case column+len(gap)+n > width:
+					out.WriteByte('\n')
+					column = 0
+				default:
+					out.WriteString(gap)
+					column += len(gap)
+				}
+				out.WriteString(word)
+				column += n
+			}
+		}
+	}
+	return out.String()
+}
+
+// WriteGCC prints a line for each diagnostic, as compilers do: "file:line:col: error: …". name stands for the file of a
+// diagnostic that is about no place in it.
+func WriteGCC(w io.Writer, name string, diags hcl.Diagnostics) error {
+	for _, d := range diags {
+		at := hcl.Range{Filename: name, Start: hcl.Pos{Line: 1, Column: 1}}
+		if d.Subject != nil {
+			at = *d.Subject
+		}
+		severity := "error"
+		if d.Severity == hcl.DiagWarning {
+			severity = "warning"
+		}
+		text := d.Summary + ": " + strings.Join(strings.Fields(d.Detail), " ")
+		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", at.Filename, at.Start.Line, at.Start.Column, severity, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
