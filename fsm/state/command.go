@@ -11,7 +11,10 @@ import (
 // Requests come from clients and workers, may be forwarded, and carry a Header. Duties are decided by the leader, are never
 // forwarded, and carry the term they were decided in: Apply refuses one whose term is not the log entry's own, so that a
 // deposed leader's decision never commits.
-type Command interface{ command() }
+type Command interface {
+	check(s *State) *muster.Error // why the state as it is refuses it; changes nothing
+	apply(s *State) Result
+}
 
 // Entry is what one log entry holds: commands that were waiting together, applied in order, each for itself.
 type Entry struct {
@@ -147,21 +150,6 @@ type Purge struct {
 
 // PurgeBatch bounds how many jobs one Purge names, so that it never stalls Apply.
 const PurgeBatch = 256
-
-func (*Submit) command()       {}
-func (*Cancel) command()       {}
-func (*Release) command()      {}
-func (*DrainNodes) command()   {}
-func (*UndrainNodes) command() {}
-func (*FenceNode) command()    {}
-func (*RegisterNode) command() {}
-func (*ReportAllocs) command() {}
-func (*InitCluster) command()  {}
-func (*CommitPlan) command()   {}
-func (*EndLeases) command()    {}
-func (*Wake) command()         {}
-func (*DrainDue) command()     {}
-func (*Purge) command()        {}
 
 // Result is what a command answers. For a request with an id it is remembered and given again to a retry.
 type Result struct {

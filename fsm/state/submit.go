@@ -1,0 +1,181 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster"
+)
+
+// maxRanks bounds a gang.
+const maxRanks = 10_000
+
+// maxVerdicts bounds how many shapes are remembered as feasible.
+const maxVerdicts = 4096
+
+// preparation is what check and apply of one Submit share.
+type preparation struct {
+	command uint64 // that it was made for
+	specs   []preparedSpec
+}
+
+type preparedSpec struct {
+	id    muster.SpecID
+	key   [16]byte // of the shape
+	shape muster.Shape
+}
+
+// prepare works out the content hashes of what is submitted, once for each command.
+func (s *State) prepare(c *Submit) {
+	if s.prepared.command == s.w.command {
+		return
+	}
+	s.prepared.command = s.w.command
+	s.prepared.specs = s.prepared.specs[:0]
+	for _, spec := range c.Specs {
+		if spec == nil {
+			spec = &muster.JobSpec{}
+		}
+		shape := muster.ShapeOf(spec)
+		s.prepared.specs = append(s.prepared.specs, preparedSpec{id: s.w.enc.specID(spec), key: s.w.enc.shapeKey(&shape), shape: shape})
+	}
+}
+
+func (c *Submit) check(s *State) *muster.Error {
+	if len(c.Specs) == 0 {
+		return muster.Errorf(muster.KindInvalid, "no job to submit")
+	}
+	s.prepare(c)
+	for i, spec := range c.Specs {
+		if err := s.checkSpec(spec); err != nil {
+			err.Field = fmt.Sprintf("jobs[%d]%s", i, err.Field)
+			return err
+		}
+	}
+	for i := range c.Specs {
+		if c.Pend {
+			break
+		}
+		p := &s.prepared.specs[i]
+		if s.feasible[p.key] {
+			continue
+		}
+		if err := s.t.infeasible(c.jobName(i), c.Specs[i], &p.shape); err != nil {
+			err.Field = fmt.Sprintf("jobs[%d]%s", i, err.Field)
+			return err
+		}
+		if len(s.feasible) >= maxVerdicts {
+			clear(s.feasible)
+		}
+		s.feasible[p.key] = true
+	}
+	return nil
+}
+
+// checkSpec looks at what the state itself depends on; the rest was validated before.
+func (s *State) checkSpec(spec *muster.JobSpec) *muster.Error {
+	if spec == nil || len(spec.Groups) == 0 {
+		return muster.Errorf(muster.KindInvalid, "a job without a group")
+	}
+	if s.t.queues.get(spec.Queue) == nil {
+		err := muster.Errorf(muster.KindInvalid, "queue %q does not exist", spec.Queue)
+		err.Hint, err.Field = fmt.Sprintf("Only %q exists yet", muster.DefaultQueue), ".queue"
+		return err
+	}
+	ranks := 0
+	for i := range spec.Groups {
+		g := &spec.Groups[i]
+		r := &g.Task.Resources
+		what := ""
+		ranks += min(g.Count, maxRanks+1)
+		switch {
+		case g.Count < 1:
+			what = fmt.Sprintf("count %d: a group has at least one rank", g.Count)
+		case ranks > maxRanks:
+			what = fmt.Sprintf("more than %d ranks in a gang", maxRanks)
+		case r.GPUs < 0 || r.MilliCores < 0 || r.Memory < 0 || r.MinMemory < 0:
+			what = "resources below zero"
+		case g.Disconnect.StopAfter < 0 || g.Retry.Delay < 0 || g.Retry.MaxDelay < 0:
+			what = "a duration below zero"
+		}
+		if what != "" {
+			err := muster.Errorf(muster.KindInvalid, "job %q: %s", spec.Name, what)
+			err.Field = fmt.Sprintf(".groups[%d]", i)
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Submit) jobName(i int) string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return c.Specs[i].Name
+}
+
+func (c *Submit) apply(s *State) Result {
+	ids := make([]muster.JobID, len(c.Specs))
+	for i, spec := range c.Specs {
+		p := &s.prepared.specs[i]
+		id := s.t.cluster.NextJob
+		s.t.cluster.NextJob++
+		ids[i] = id
+		s.t.jobs.insert(id, muster.Job{
+			ID:        id,
+			Spec:      s.internSpec(p.id, spec),
+			Shape:     s.internShape(p),
+			Name:      c.jobName(i),
+			User:      c.User,
+			Queue:     spec.Queue,
+			Priority:  spec.Priority,
+			Phase:     muster.JobPending,
+			Submitted: s.now(),
+		}, &s.w)
+		s.touched = append(s.touched, touchedJob{id: id})
+	}
+	return Result{Jobs: ids}
+}
+
+func (s *State) internSpec(id muster.SpecID, spec *muster.JobSpec) muster.SpecID {
+	if row, _ := s.t.specs.edit(id, &s.w); row != nil {
+		row.Jobs++
+	} else {
+		s.t.specs.insert(id, SpecRow{ID: id, Spec: spec, Jobs: 1}, &s.w)
+	}
+	return id
+}
+
+func (s *State) releaseSpec(id muster.SpecID) {
+	if row, _ := s.t.specs.edit(id, &s.w); row.Jobs > 1 {
+		row.Jobs--
+	} else {
+		s.t.specs.remove(id, &s.w)
+	}
+}
+
+func (s *State) internShape(p *preparedSpec) muster.ShapeID {
+	if id, ok := s.shapeOf[p.key]; ok {
+		row, _ := s.t.shapes.edit(id, &s.w)
+		row.Jobs++
+		return id
+	}
+	id := s.t.cluster.NextShape
+	s.t.cluster.NextShape++
+	shape := p.shape
+	s.t.shapes.insert(id, ShapeRow{ID: id, Shape: &shape, Jobs: 1}, &s.w)
+	s.shapeOf[p.key] = id
+	return id
+}
+
+// releaseShape counts a job of the shape less. The last one takes the row along: nothing looks at the shape of ended jobs.
+func (s *State) releaseShape(id muster.ShapeID) {
+	row, _ := s.t.shapes.edit(id, &s.w)
+	if row.Jobs > 1 {
+		row.Jobs--
+		return
+	}
+	key := s.w.enc.shapeKey(row.Shape)
+	delete(s.shapeOf, key)
+	delete(s.feasible, key)
+	s.t.shapes.remove(id, &s.w)
+}
