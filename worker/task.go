@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/worker/exec"
+)
+
+// Task fills in what a supervisor needs to run an assignment; nothing of ${…} is left. The lease is the caller's matter.
+func Task(a *Assignment, f *Facts, logDir string) (exec.Task, error) {
+	env, err := Environment(a, f)
+	if err != nil {
+		return exec.Task{}, err
+	}
+	g, lookup := a.group(), RuntimeValues(a, f)
+	t := exec.Task{
+		Alloc: a.Alloc.ID, Job: a.Alloc.Job, Attempt: a.Alloc.Attempt,
+		TaskDir: f.TaskDir, LogDir: logDir, Logs: g.Task.Logs, StopFile: f.stopFile(),
+		MilliCores: a.Alloc.MilliCores, Memory: a.Alloc.Memory, TimeLimit: a.Spec.TimeLimit, Checkpoint: g.Checkpoint,
+		KillSignal: g.Task.KillSignal, KillTimeout: g.Task.KillTimeout, Success: g.Task.SuccessCodes,
+		Lease: a.Alloc.Lease,
+	}
+	for _, v := range env {
+		t.Env = append(t.Env, v.Name+"="+v.Value)
+	}
+	fill := func(where, text string) string {
+		s, problem := muster.Expand(text, lookup)
+		if problem != nil && err == nil {
+			err = fmt.Errorf("%s: %w", where, problem)
+		}
+		return s
+	}
+	t.Dir = fill("dir", g.Task.Dir)
+	if t.Dir == "" {
+		t.Dir = f.TaskDir
+	}
+	if g.Task.Script != "" {
+		t.Script = fill("script", g.Task.Script)
+	} else {
+		t.Argv = []string{fill("command", g.Task.Command)}
+		for _, arg := range g.Task.Args {
+			t.Argv = append(t.Argv, fill("args", arg))
+		}
+	}
+	return t, err
+}
+
+// setUp makes what a task finds in its directory, and the directory that is kept over the attempts.
+func setUp(a *Assignment, f *Facts) error {
+	for _, dir := range []string{f.TaskDir, f.tempDir(), filepath.Dir(f.stopFile()), f.Checkpoint} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(f.progressFile(), nil, 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(f.hostFile(), []byte(hostFile(a)), 0o600)
+}
+
+// deadline is when an attempt that starts at now ends by its time limit. Ranks that then wait for the others of their gang
+// start later and have that much longer: what a task is told is never too late.
+func deadline(spec *muster.JobSpec, now time.Time) time.Time {
+	if spec.TimeLimit == 0 {
+		return time.Time{}
+	}
+	return now.Add(spec.TimeLimit)
+}
+
+// masterInterface is the network interface of the route to the master; "" when it can't be told. Nothing is sent.
+func masterInterface(master string) string {
+	addr, err := netip.ParseAddr(master)
+	if err != nil {
+		return ""
+	}
+	conn, err := net.Dial("udp", netip.AddrPortFrom(addr, 9).String())
+	if err != nil {
+		return ""
+	}
+	local := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	_ = conn.Close() // nothing was sent on it
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, i := range interfaces {
+		addrs, _ := i.Addrs() // an interface that has gone meanwhile has none
+		for _, a := range addrs {
+			ip, _, _ := strings.Cut(a.String(), "/")
+			if ip, err := netip.ParseAddr(ip); err == nil && ip.Unmap().WithZone("") == local.WithZone("") {
+				return i.Name
+			}
+		}
+	}
+	return ""
+}
