@@ -19,12 +19,12 @@ var (
 const foreignRounds = 10
 
 // maskForeign finds what the shell, or curl, means by ${…} and %{…} and HCL can't read. Each is reported and its first byte
-// replaced in a copy, so that the rest of the file parses as it was meant, at its old positions.
-func maskForeign(name string, src []byte) ([]byte, hcl.Diagnostics) {
+// replaced in a copy, so that the rest of the file parses as it was meant, at its old positions. It gives the copy's tokens too.
+func maskForeign(name string, src []byte) ([]byte, hclsyntax.Tokens, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	masked, copied, directives := src, false, false
-	for range foreignRounds {
-		tokens, _ := hclsyntax.LexConfig(masked, name, hcl.InitialPos)
+	for round := 0; ; round++ {
+		tokens, _ := hclsyntax.LexConfig(masked, name, hcl.InitialPos) // the parser says it again
 		found := false
 		for i := range tokens {
 			t := &tokens[i]
@@ -55,11 +55,10 @@ func maskForeign(name string, src []byte) ([]byte, hcl.Diagnostics) {
 			found = true
 			break
 		}
-		if !found {
-			break
+		if !found || round == foreignRounds {
+			return masked, tokens, diags
 		}
 	}
-	return masked, diags
 }
 
 func foreignInterp(t *hclsyntax.Token, rest []byte) *hcl.Diagnostic {

@@ -16,6 +16,9 @@ func explainOneLine(diag *hcl.Diagnostic, src []byte, tokens hclsyntax.Tokens) {
 		return
 	}
 	block := blockOnLine(tokens, diag.Subject.Start)
+	if len(block) == 0 {
+		return
+	}
 	text := lineByLine(src, block)
 	if text == "" {
 		return

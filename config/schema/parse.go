@@ -23,8 +23,7 @@ func Parse(name string, src []byte) (*hclsyntax.Body, hcl.Diagnostics) {
 	if diag := notText(name, src); diag != nil {
 		return nil, hcl.Diagnostics{diag}
 	}
-	masked, diags := maskForeign(name, src)
-	tokens, _ := hclsyntax.LexConfig(masked, name, hcl.InitialPos) // the parser says it again
+	masked, tokens, diags := maskForeign(name, src)
 	if diag := tooDeep(tokens); diag != nil {
 		return nil, append(diags, diag)
 	}
@@ -51,8 +50,7 @@ func context(name string, src []byte) any {
 	if notText(name, src) != nil {
 		return nil
 	}
-	masked, _ := maskForeign(name, src)
-	tokens, _ := hclsyntax.LexConfig(masked, name, hcl.InitialPos)
+	masked, tokens, _ := maskForeign(name, src)
 	if tooDeep(tokens) != nil {
 		return nil
 	}

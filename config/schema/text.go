@@ -38,7 +38,9 @@ func isRoot(name string) bool {
 
 // text reads a string, number or bool as the text of a spec. With runtime it may hold run-time values.
 func (d *Decoder) text(entry *Attr, e hclsyntax.Expression, runtime bool) (any, bool) {
-	switch e.(type) {
+	switch inner := e.(type) {
+	case *hclsyntax.ParenthesesExpr:
+		return d.text(entry, inner.Expression, runtime)
 	case *hclsyntax.TemplateExpr, *hclsyntax.TemplateWrapExpr:
 		parts, ok := d.parts(entry, e, runtime)
 		if !ok {

@@ -1,0 +1,63 @@
+package jobfile_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/musterhpc/muster/config/jobfile"
+)
+
+var fenced = regexp.MustCompile("(?ms)^```hcl\n(.*?)^```$")
+
+// Files and pages for people show job files that work.
+func TestExamplesAndDocumentsParse(t *testing.T) {
+	root := filepath.Join("..", "..")
+	parsed := 0
+	check := func(name string, src []byte) {
+		jobs, diags := jobfile.Parse(name, src, jobfile.Options{Dir: "/w"})
+		if diags.HasErrors() {
+			var out strings.Builder
+			_ = jobfile.WriteText(&out, name, src, diags, 100, false) // a Builder takes everything
+			t.Errorf("%s", out.String())
+		}
+		parsed += len(jobs)
+	}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		inside, _ := filepath.Rel(root, path)
+		isExample := strings.HasPrefix(inside, "examples"+string(filepath.Separator)) && strings.HasSuffix(path, ".hcl")
+		isPage := inside == "README.md" || strings.HasPrefix(inside, "docs"+string(filepath.Separator)) && strings.HasSuffix(path, ".md")
+		if entry.IsDir() || !isExample && !isPage {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if isExample {
+			check(inside, src)
+			return nil
+		}
+		for _, block := range fenced.FindAllSubmatch(src, -1) {
+			if strings.Contains(string(block[1]), "job \"") { // agent files are shown too
+				check(inside, block[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed < 4 {
+		t.Errorf("found %d jobs in examples and pages, want at least 4", parsed)
+	}
+}

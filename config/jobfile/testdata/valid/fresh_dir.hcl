@@ -1,0 +1,6 @@
+job "fresh" {
+  task "fresh" {
+    command = "true"
+    dir     = "${task.dir}"
+  }
+}

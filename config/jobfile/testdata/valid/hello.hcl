@@ -1,0 +1,8 @@
+job "hello" {
+  task "hello" {
+    command = "nvidia-smi"
+    resources {
+      gpus = 1
+    }
+  }
+}

@@ -1,0 +1,6 @@
+job "rel" {
+  task "rel" {
+    command = "${task.dir}/prog"
+    dir     = "../data/rank-${rank}"
+  }
+}

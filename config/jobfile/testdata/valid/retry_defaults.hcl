@@ -1,0 +1,8 @@
+job "again" {
+  retry {
+    attempts = 3
+  }
+  task "main" {
+    command = "false"
+  }
+}
