@@ -168,7 +168,7 @@ func (g *cgroups) close() {
 		if g.version == 1 {
 			_ = writeFile(filepath.Join(mount, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 		}
-		for _, dir := range []string{g.own, g.instance, filepath.Dir(g.instance)} {
+		for _, dir := range []string{g.own, g.instance} {
 			_ = os.Remove(filepath.Join(mount, dir))
 		}
 	}

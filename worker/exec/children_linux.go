@@ -135,11 +135,11 @@ func (c *children) signal(pid int, sig syscall.Signal) {
 	}
 }
 
-// strays lists children that this process adopted and does not know.
-func (c *children) strays() []process {
+// strays lists those of all that this process adopted and does not know.
+func (c *children) strays(all []process) []process {
 	self := os.Getpid()
 	var list []process
-	for _, p := range processes() {
+	for _, p := range all {
 		if p.parent != self {
 			continue
 		}

@@ -28,7 +28,7 @@ func writeExit(stateDir string, s *Status) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(exitPath(stateDir, s.Alloc), body, 0o600); err != nil {
+	if err := renameio.WriteFile(exitPath(stateDir, s.Alloc), body, 0o600, renameio.WithTempDir(exitDir(stateDir))); err != nil {
 		return err
 	}
 	dir, err := os.Open(exitDir(stateDir))

@@ -232,3 +232,10 @@ func everywhere(t *testing.T, story func(t *testing.T, n *node)) {
 	t.Run("isolated", func(t *testing.T) { story(t, newNode(t, false)) })
 	t.Run("plain", func(t *testing.T) { story(t, newNode(t, true)) })
 }
+
+// statFields are the fields of /proc/PID/stat behind the name.
+func statFields(t testing.TB, pid int) []string {
+	t.Helper()
+	line := fileLine(t, fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+}

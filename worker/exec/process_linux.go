@@ -112,14 +112,14 @@ func environ(pid int, name string) (string, bool) {
 	return "", false
 }
 
-// marked lists the processes that carry both marks, or are of the session of main (0 = none), and their descendants.
-func marked(id muster.AllocID, supervisor string, main int) []process {
+// marked lists those of all that carry both marks, or are of the session of main (0 = none), and their descendants. What was
+// started before since, in clock ticks since boot, is none of them.
+func marked(all []process, id muster.AllocID, supervisor string, main int, since uint64) []process {
 	self := os.Getpid()
-	all := processes()
 	var found []process
 	in := map[int]bool{}
 	for _, p := range all {
-		if p.pid == self {
+		if p.pid == self || p.start < since {
 			continue
 		}
 		ours := main != 0 && (p.session == main || p.group == main)

@@ -25,6 +25,7 @@ type rank struct {
 	started bool    // run has begun, or will never
 	oom     bool    // a process of it was killed for memory, so all of it goes
 	stuck   BootTime
+	since   uint64 // start time of its main process; 0 = not known
 	wake    chan struct{}
 }
 
@@ -169,6 +170,7 @@ func (s *supervisor) launch(r *rank, sp *space) (*child, *outputs, ending) {
 			r.status.Phase = muster.AllocStopping
 		}
 		r.status.Pid, r.status.PidStart = main.pid, facts.start
+		r.since = facts.start
 		s.publish(r)
 		s.mu.Unlock()
 		r.poke() // a stop may have come meanwhile
@@ -234,7 +236,7 @@ func (s *supervisor) save(r *rank, main *child, stop muster.Stop, left time.Dura
 		line := stopLine(stop.Class, time.Now().Add(left))
 		err := os.MkdirAll(filepath.Dir(r.task.StopFile), 0o700)
 		if err == nil {
-			err = renameio.WriteFile(r.task.StopFile, []byte(line), 0o600)
+			err = renameio.WriteFile(r.task.StopFile, []byte(line), 0o600, renameio.WithTempDir(filepath.Dir(r.task.StopFile)))
 		}
 		if err != nil {
 			s.log.Warn("stop file not written", "alloc", r.task.Alloc, "error", err)
@@ -304,7 +306,7 @@ func (s *supervisor) processes(r *rank, main *child) []process {
 	if r.group != nil {
 		return r.group.processes()
 	}
-	return marked(r.task.Alloc, s.marked(), main.pid)
+	return marked(processes(), r.task.Alloc, s.marked(), main.pid, r.since)
 }
 
 func (s *supervisor) marked() string {
@@ -320,9 +322,15 @@ func (s *supervisor) clear(r *rank, sp *space, main *child) {
 		if r.group != nil && r.group.empty() {
 			return
 		}
-		left := s.processes(r, main)
-		if r.group == nil && last && s.alone() {
-			left = append(left, s.kids.strays()...)
+		var left []process
+		if r.group != nil {
+			left = r.group.processes()
+		} else {
+			all := processes()
+			left = marked(all, r.task.Alloc, s.marked(), main.pid, r.since)
+			if last && s.alone() {
+				left = append(left, s.kids.strays(all)...)
+			}
 		}
 		if len(left) == 0 {
 			return

@@ -97,10 +97,16 @@ func staleProcesses(c SupervisorConfig, g *cgroups) []process {
 }
 
 func removeStale(g *cgroups) {
+	if g == nil {
+		return
+	}
 	for _, dir := range staleGroups(g) {
 		for _, mount := range g.mounts() {
 			removeCgroup(filepath.Join(mount, dir))
 		}
+	}
+	for _, mount := range g.mounts() {
+		_ = os.Remove(filepath.Join(mount, g.instance)) // stays while a live supervisor has a group there
 	}
 }
 

@@ -410,7 +410,7 @@ func (s *supervisor) awaitInit(r *rank, sp *space) {
 				if r.group != nil {
 					return r.group.processes()
 				}
-				return marked(r.task.Alloc, s.marked(), 0)
+				return marked(processes(), r.task.Alloc, s.marked(), 0, r.since)
 			})
 		}
 	}
