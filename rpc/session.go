@@ -12,12 +12,6 @@ import (
 	"github.com/musterhpc/muster/wire"
 )
 
-// silenceListener is what a Local may be, too: told when the stream of a worker breaks, so that it can be suspected before its
-// leases run out. session is the one that the worker registered with.
-type silenceListener interface {
-	NodeSilent(node muster.NodeID, session string)
-}
-
 // sessions knows the newest stream of each node on this server; a newer one ends the older.
 type sessions struct {
 	mu     sync.Mutex
@@ -111,8 +105,8 @@ func (s *session) serve(hello *wire.RegisterNode) error {
 	}
 	finish := s.server.streams.begin(s)
 	defer func() {
-		if listener, ok := s.server.local.(silenceListener); finish() && ok && s.server.closing.Err() == nil {
-			listener.NodeSilent(s.node, s.id)
+		if finish() {
+			s.silent()
 		}
 	}()
 	s.running.Go(s.proposeReports)
@@ -315,6 +309,20 @@ func (s *session) passRenewals() {
 			return
 		}
 	}
+}
+
+// silent tells the leader that the worker's stream broke, so that it can suspect the node before its leases run out. Not when
+// the stream ended because this server does.
+func (s *session) silent() {
+	if s.server.closing.Err() != nil {
+		return
+	}
+	s.server.running.Go(func() {
+		_, err := s.server.renew.do(s.server.closing, &wire.NodeRenew{Node: uint32(s.node), Session: s.id, Silent: true})
+		if err != nil {
+			s.server.log.Debug("a broken stream could not be told", "node", s.node, "error", err)
+		}
+	})
 }
 
 func (s *session) send(message *wire.ToWorker) error {
