@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -90,14 +91,21 @@ var (
 )
 
 func TestTheTestKnowsEveryCommand(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../fsm/state/command.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	paths, err := filepath.Glob("../fsm/state/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("the sources of the state are not found: ", err)
 	}
 	var declared, known []string
-	for _, decl := range file.Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok && f.Name.Name == "command" && f.Recv != nil {
-			declared = append(declared, f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name)
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			// What makes a struct a command: func (c *Name) apply(…) Result
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Name.Name == "apply" && f.Recv != nil && !strings.HasSuffix(path, "_test.go") {
+				declared = append(declared, f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name)
+			}
 		}
 	}
 	for _, c := range commands {
