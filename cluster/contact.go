@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// contact knows the quorum contact of a leader: the latest moment at which a majority of the voters is known to have taken
+// this server for the leader of its term. Evidence counts from when it was SENT: a follower that accepts an AppendEntries had
+// promised, at some moment after it was sent, to follow no older term. So whoever waits until the value is later than a
+// moment knows that no other leader had been elected by then, however late the answers come in. (Raft's own VerifyLeader
+// counts answers when they arrive, whenever the question was sent.)
+type contact struct {
+	self raft.ServerID
+	boot func() Boot
+	// voters gives raft's newest configuration. One that is a single change behind is as good: majorities of both overlap.
+	voters func() []raft.Server
+
+	mu      sync.Mutex
+	term    uint64 // of the leadership that the evidence is for; 0 = not leading
+	peers   map[raft.ServerID]peerContact
+	changed chan struct{} // closed when evidence comes in or the term changes
+}
+
+type peerContact struct {
+	sent  Boot   // when the last AppendEntries that the peer accepted in this term was sent
+	match uint64 // the highest index that it is known to hold
+}
+
+func newContact(self raft.ServerID, boot func() Boot, voters func() []raft.Server) *contact {
+	return &contact{self: self, boot: boot, voters: voters, peers: map[raft.ServerID]peerContact{}, changed: make(chan struct{})}
+}
+
+// accepted records that peer accepted, in term, an AppendEntries sent at sent, after which it holds everything up to match.
+func (c *contact) accepted(peer raft.ServerID, term uint64, sent Boot, match uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if term < c.term {
+		return
+	}
+	c.enter(term)
+	p := c.peers[peer]
+	p.sent, p.match = max(p.sent, sent), max(p.match, match)
+	c.peers[peer] = p
+	c.wake()
+}
+
+// enter forgets the evidence of other terms. Raft sends before its leadership is announced, so evidence may come first.
+func (c *contact) enter(term uint64) {
+	if c.term != term {
+		c.term = term
+		clear(c.peers)
+	}
+}
+
+// lead begins the leadership of term; end ends it.
+func (c *contact) lead(term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enter(term)
+	c.wake()
+}
+
+func (c *contact) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// value gives quorum contact in term, and a channel that closes when it may have changed; 0 when another term has begun.
+// Alone, a leader is in contact always.
+func (c *contact) value(term uint64) (Boot, <-chan struct{}) {
+	servers := c.voters()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.term != term {
+		return 0, c.changed
+	}
+	var reached []Boot
+	voters := 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if s.ID == c.self {
+			reached = append(reached, c.boot())
+		} else if p, ok := c.peers[s.ID]; ok {
+			reached = append(reached, p.sent)
+		}
+	}
+	need := voters/2 + 1
+	if voters == 0 || len(reached) < need {
+		return 0, c.changed
+	}
+	slices.SortFunc(reached, func(a, b Boot) int { return cmp.Compare(b, a) })
+	return reached[need-1], c.changed
+}
+
+// wait waits until quorum contact in term is later than since; nudge asks raft for a heartbeat now.
+func (c *contact) wait(ctx context.Context, term uint64, since Boot, nudge func()) error {
+	for nudged := false; ; {
+		value, changed := c.value(term)
+		if value > since {
+			return nil
+		}
+		if !nudged {
+			nudged = true
+			nudge()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// peer gives what is known of a peer in term.
+func (c *contact) peer(term uint64, id raft.ServerID) (peerContact, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.peers[id]
+	return p, ok && c.term == term
+}
+
+// contactTransport is raft's transport; it notes when each AppendEntries that is then accepted was sent.
+type contactTransport struct {
+	*raft.NetworkTransport
+	inner   raft.Transport // what sends: the NetworkTransport, or a test's wrapper of it
+	contact *contact
+}
+
+// AppendEntries sends entries, or a heartbeat.
+func (t *contactTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	sent := t.contact.boot()
+	var answer raft.AppendEntriesResponse // a fresh one: raft reuses its own, and what an earlier answer left must not count
+	if err := t.inner.AppendEntries(id, target, args, &answer); err != nil {
+		return err
+	}
+	if answer.Success && answer.Term == args.Term {
+		match := uint64(0)
+		if args.PrevLogEntry > 0 || len(args.Entries) > 0 { // not a heartbeat, which says nothing of the log
+			match = args.PrevLogEntry + uint64(len(args.Entries))
+		}
+		t.contact.accepted(id, args.Term, sent, match)
+	}
+	*resp = answer
+	return nil
+}
+
+// AppendEntriesPipeline is not offered: with pipelining a follower whose appends failed for a while lags for long, and all
+// evidence of contact comes through AppendEntries.
+func (t *contactTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// The rest goes through the inner transport too.
+
+func (t *contactTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.inner.RequestVote(id, target, args, resp)
+}
+
+func (t *contactTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.inner.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
+}
+
+func (t *contactTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.inner.InstallSnapshot(id, target, args, resp, data)
+}
+
+func (t *contactTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.inner.TimeoutNow(id, target, args, resp)
+}

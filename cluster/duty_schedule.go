@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/wire"
+)
+
+// planner is the scheduler's view in one term. Passes and explanations take turns: both work in the view.
+type planner struct {
+	mu      sync.Mutex
+	view    *scheduler.View
+	passed  bool // a pass was made
+	signals scheduler.Signals
+}
+
+func newPlanner() *planner { return &planner{} }
+
+// advance brings the view forward to s.
+func (p *planner) advance(s *state.Snapshot, changed state.Changed, everything bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.view == nil || everything {
+		p.view = scheduler.NewView(s)
+		return
+	}
+	p.view.Advance(s, changed)
+}
+
+func (p *planner) pass(signals scheduler.Signals, now muster.Time) scheduler.Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passed, p.signals = true, signals
+	return scheduler.Schedule(p.view, signals, now)
+}
+
+// explain answers of the newest pass; made is false before the first.
+func (p *planner) explain(job muster.JobID, now muster.Time) (why scheduler.Explained, known, made bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.passed {
+		return why, false, false
+	}
+	why, known = p.view.Explain(job, p.signals, now)
+	return why, known, true
+}
+
+// schedule plans whenever something changed, and proposes what it decided. While a plan is on its way changes gather; what
+// the state refused is decided again from the state that refused it.
+func (l *leadership) schedule(ctx context.Context) error {
+	feed, snapshot := l.server.hub.subscribe()
+	defer feed.close()
+	l.planner.advance(snapshot, state.Changed{}, true)
+	for {
+		more, err := l.plan(ctx)
+		if err != nil {
+			return err
+		}
+		if !more {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-feed.wake:
+			case <-l.suspicion:
+			}
+		}
+		l.planner.advance(feed.take())
+	}
+}
+
+// plan makes one pass and commits it; more: the plan was full.
+func (l *leadership) plan(ctx context.Context) (more bool, err error) {
+	signals := scheduler.Signals{Suspect: l.leases.silent(), Load: l.leases.loads()}
+	plan := l.planner.pass(signals, muster.TimeOf(l.server.config.Clock.Wall()))
+	if len(plan.Gangs) == 0 {
+		return false, nil
+	}
+	out := l.propose(ctx, &state.CommitPlan{Term: l.term, Gangs: plan.Gangs})[0]
+	switch {
+	case out.err != nil:
+		return false, out.err
+	case out.result.Err != nil:
+		return false, out.result.Err
+	}
+	for _, r := range out.result.Refused {
+		l.server.logger.Debug("the state refused a placement", "job", r.Job, "reason", r.Reason)
+	}
+	return plan.More, nil
+}
+
+// Explain answers why at the leader, of the newest pass.
+func (s *Server) Explain(ctx context.Context, job muster.JobID) (*wire.WhyReply, error) {
+	l, err := s.leading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reader := s.Read()
+	info, known := reader.Job(job, true, false)
+	if !known {
+		return nil, muster.Errorf(muster.KindNotFound, "no job %v", job)
+	}
+	reply := &wire.WhyReply{Job: info}
+	why, known, made := l.planner.explain(job, muster.TimeOf(s.config.Clock.Wall()))
+	if !made || !known {
+		reply.Note = "the leader has not looked at this job yet; ask again in a moment"
+		return reply, nil
+	}
+	reply.Position, reply.Of = int64(why.Position), int64(why.Of)
+	reply.Headline, reply.Note, reply.AheadCount = why.Headline, why.Note, int64(why.AheadCount)
+	snapshot := s.hub.newest().snapshot
+	for _, id := range why.Ahead {
+		ref := &wire.JobRef{Id: uint64(id)}
+		if row, ok := snapshot.Job(id); ok {
+			ref.Name = row.Name
+		}
+		reply.Ahead = append(reply.Ahead, ref)
+	}
+	for _, r := range why.Reasons {
+		reply.Reasons = append(reply.Reasons, &wire.WhyReason{Kind: r.Kind, Never: r.Never, Count: int64(r.Count), Nodes: r.Nodes, Detail: r.Detail})
+	}
+	return reply, nil
+}
+
+// nameCluster gives a new cluster its name.
+func (l *leadership) nameCluster(ctx context.Context) error {
+	name := l.server.config.ClusterID
+	switch is := l.server.hub.newest().snapshot.Cluster().ID; is {
+	case name:
+		return nil
+	case "":
+		return l.proposeOne(ctx, &state.InitCluster{ClusterID: name})
+	default:
+		l.server.config.Fatal(fmt.Errorf("this server was told to belong to cluster %q, but its state is of cluster %q", name, is))
+		return nil
+	}
+}

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
+	"github.com/musterhpc/muster/wire"
+)
+
+// Batching is natural: while entries are in flight the next one gathers, so a lone command waits for nothing and many share
+// an fsync.
+const (
+	maxFlights   = 3         // entries in flight: one on the leader's disk, one on the followers', one on the way
+	entryAim     = 256 << 10 // bytes of an entry after which it takes no more commands
+	maxCommand   = 4 << 20   // bytes of a single command
+	maxQueued    = 64 << 20  // bytes that wait at most
+	enqueueLimit = 5 * time.Second
+	flightLimit  = 10 * time.Second // of a future that never comes back
+	closeLimit   = time.Second      // the same, when this server stops
+)
+
+// proposer turns commands into log entries.
+type proposer struct {
+	apply func(data []byte, timeout time.Duration) raft.ApplyFuture
+	now   func() time.Time
+	stop  chan struct{}
+	wait  sync.WaitGroup
+	slots chan struct{}
+
+	mu     sync.Mutex
+	queue  []*proposal
+	bytes  int
+	wake   chan struct{}
+	closed bool
+}
+
+// proposal is one command under way.
+type proposal struct {
+	data []byte       // an Entry of this command alone; entries are joined by joining their bytes
+	done chan outcome // capacity 1
+}
+
+// outcome is how a proposal ended.
+type outcome struct {
+	result state.Result
+	index  muster.Index
+	err    error
+}
+
+func newProposer(apply func([]byte, time.Duration) raft.ApplyFuture, now func() time.Time) *proposer {
+	p := &proposer{apply: apply, now: now, stop: make(chan struct{}), slots: make(chan struct{}, maxFlights), wake: make(chan struct{}, 1)}
+	p.wait.Go(p.run)
+	return p
+}
+
+// start queues a command; the outcome comes later. The command is not kept.
+func (p *proposer) start(command *wire.Command) (*proposal, error) {
+	data := wire.Encode(&wire.Entry{Commands: []*wire.Command{command}})
+	if len(data) > maxCommand {
+		return nil, muster.Errorf(muster.KindInvalid, "the request has %s, more than the %s that one may have", muster.Bytes(len(data)).Human(),
+			muster.Bytes(maxCommand).Human()).WithHint("Send it in parts; large scripts and data belong in a shared directory")
+	}
+	q := &proposal{data: data, done: make(chan outcome, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, unavailable("this server is stopping; nothing was done")
+	}
+	if p.bytes+len(data) > maxQueued {
+		return nil, unavailable("this server has %s of requests waiting; nothing was done", muster.Bytes(p.bytes).Human())
+	}
+	p.queue = append(p.queue, q)
+	p.bytes += len(data)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return q, nil
+}
+
+// wait gives the outcome. When ctx ends first, the command may still commit.
+func (q *proposal) wait(ctx context.Context) outcome {
+	select {
+	case out := <-q.done:
+		return out
+	case <-ctx.Done():
+		return outcome{err: unavailable("no answer in time; whether it was done is not known: %v", context.Cause(ctx))}
+	}
+}
+
+func (p *proposer) run() {
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.wake:
+		}
+		for {
+			select {
+			case p.slots <- struct{}{}:
+			case <-p.stop:
+				return
+			}
+			batch := p.take()
+			if len(batch) == 0 {
+				<-p.slots
+				break
+			}
+			p.fly(batch)
+		}
+	}
+}
+
+// take takes what fits into one entry off the queue.
+func (p *proposer) take() []*proposal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	size, n := 0, 0
+	for n < len(p.queue) && (n == 0 || size+len(p.queue[n].data) <= entryAim) {
+		size += len(p.queue[n].data)
+		n++
+	}
+	batch := p.queue[:n:n]
+	p.queue = p.queue[n:]
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.bytes -= size
+	return batch
+}
+
+// fly proposes one entry, and lets go of its slot when the outcome is there.
+func (p *proposer) fly(batch []*proposal) {
+	data := wire.Encode(&wire.Entry{Stamp: int64(muster.TimeOf(p.now()))})
+	for _, q := range batch {
+		data = append(data, q.data...)
+	}
+	future := p.apply(data, enqueueLimit)
+	landed := make(chan struct{})
+	go func() { // not waited for: a future of raft's may never come back
+		defer close(landed)
+		deliver(batch, future)
+	}()
+	p.wait.Go(func() {
+		defer func() { <-p.slots }()
+		limit := time.NewTimer(flightLimit)
+		defer limit.Stop()
+		select {
+		case <-landed:
+			return
+		case <-limit.C:
+		case <-p.stop:
+			limit.Reset(closeLimit)
+			select {
+			case <-landed:
+				return
+			case <-limit.C:
+			}
+		}
+		finish(batch, unavailable("no answer in time; whether it was done is not known"))
+	})
+}
+
+// deliver waits for an entry and hands out its results.
+func deliver(batch []*proposal, future raft.ApplyFuture) {
+	if err := future.Error(); err != nil {
+		finish(batch, proposeError(err))
+		return
+	}
+	results, ok := future.Response().([]state.Result)
+	if !ok || len(results) != len(batch) {
+		finish(batch, fmt.Errorf("the log entry at %d of %d commands gave %T (%d)", future.Index(), len(batch), future.Response(), len(results)))
+		return
+	}
+	index := muster.Index(future.Index())
+	for i, q := range batch {
+		q.offer(outcome{result: results[i], index: index})
+	}
+}
+
+func finish(batch []*proposal, err error) {
+	for _, q := range batch {
+		q.offer(outcome{err: err})
+	}
+}
+
+// offer gives the first outcome; a later one (of a future that came back after all) is dropped.
+func (q *proposal) offer(out outcome) {
+	select {
+	case q.done <- out:
+	default:
+	}
+}
+
+// close refuses what comes and what waits, and waits for what is in flight. Raft must still run: it answers what flies.
+func (p *proposer) close() {
+	p.mu.Lock()
+	p.closed = true
+	waiting := p.queue
+	p.queue = nil
+	p.mu.Unlock()
+	close(p.stop)
+	finish(waiting, unavailable("this server is stopping; nothing was done"))
+	p.wait.Wait()
+}
+
+func unavailable(format string, args ...any) error {
+	return muster.Errorf(muster.KindUnavailable, format, args...)
+}
+
+// proposeError says whether a failed proposal may have been done.
+func proposeError(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader):
+		return unavailable("this server is not the leader; nothing was done")
+	case errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return unavailable("the leader takes no requests just now (%v); nothing was done", err)
+	default:
+		return unavailable("whether it was done is not known: %v", err)
+	}
+}
