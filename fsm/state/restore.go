@@ -45,24 +45,28 @@ func Restore(index muster.Index, rows iter.Seq2[Row, error]) (*State, error) {
 func (s *State) load(row Row) error {
 	switch r := row.(type) {
 	case *muster.Queue:
-		return load(s, &s.t.queues, r.Name, r)
+		return load(s, &s.t.queues, r, func(r *muster.Queue) string { return r.Name })
 	case *muster.Node:
-		return load(s, &s.t.nodes, r.ID, r)
+		return load(s, &s.t.nodes, r, func(r *muster.Node) muster.NodeID { return r.ID })
 	case *ShapeRow:
-		return load(s, &s.t.shapes, r.ID, r)
+		return load(s, &s.t.shapes, r, func(r *ShapeRow) muster.ShapeID { return r.ID })
 	case *SpecRow:
-		return load(s, &s.t.specs, r.ID, r)
+		return load(s, &s.t.specs, r, func(r *SpecRow) muster.SpecID { return r.ID })
 	case *muster.Job:
-		return load(s, &s.t.jobs, r.ID, r)
+		return load(s, &s.t.jobs, r, func(r *muster.Job) muster.JobID { return r.ID })
 	case *muster.Allocation:
-		return load(s, &s.t.allocs, r.ID, r)
+		return load(s, &s.t.allocs, r, func(r *muster.Allocation) muster.AllocID { return r.ID })
 	case *RequestRow:
-		return load(s, &s.t.requests, r.ID, r)
+		return load(s, &s.t.requests, r, func(r *RequestRow) string { return r.ID })
 	}
 	return fmt.Errorf("a row of the unknown type %T", row)
 }
 
-func load[K, R any](s *State, t *table[K, R], key K, row *R) error {
+func load[K, R any](s *State, t *table[K, R], row *R, keyOf func(*R) K) error {
+	if row == nil {
+		return fmt.Errorf("an empty row of %T", row)
+	}
+	key := keyOf(row)
 	if t.get(key) != nil {
 		return fmt.Errorf("two rows of %T with the key %v", row, key)
 	}
