@@ -63,6 +63,9 @@ type fakeWatch struct {
 
 const agentUser = "agent"
 
+// firstStamp is the time of the first entry; each later one is a second later.
+var firstStamp = time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+
 // startCluster starts n servers on loopback; the first leads.
 func startCluster(t *testing.T, n int) *fakeCluster {
 	t.Helper()
@@ -134,7 +137,8 @@ func (c *fakeCluster) elect(leader int) {
 func (c *fakeCluster) commit(command state.Command) (state.Result, muster.Index) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries = append(c.entries, state.Entry{Stamp: muster.TimeOf(time.Now()), Commands: []state.Command{command}})
+	stamp := muster.TimeOf(firstStamp.Add(time.Duration(len(c.entries)) * time.Second))
+	c.entries = append(c.entries, state.Entry{Stamp: stamp, Commands: []state.Command{command}})
 	var result state.Result
 	for _, m := range c.members {
 		if r, ok := m.advance(c.entries, c.term); ok {

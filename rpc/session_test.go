@@ -104,11 +104,16 @@ func (w *fakeWorker) view() *wire.View {
 // place starts an attempt of a job on a node, as the scheduler would.
 func (c *fakeCluster) place(job uint64, attempt uint32, node uint32) {
 	c.t.Helper()
+	c.placeRank(job, attempt, state.RankPlacement{Node: muster.NodeID(node), MilliCores: 1000, Memory: 4 * muster.GiB})
+}
+
+func (c *fakeCluster) placeRank(job uint64, attempt uint32, rank state.RankPlacement) {
+	c.t.Helper()
 	c.mu.Lock()
 	term := c.term
 	c.mu.Unlock()
 	result, _ := c.commit(&state.CommitPlan{Term: term, Gangs: []state.GangPlacement{{Job: muster.JobID(job), Attempt: attempt,
-		Ranks: []state.RankPlacement{{Node: muster.NodeID(node), MilliCores: 1000, Memory: 4 * muster.GiB}}}}})
+		Ranks: []state.RankPlacement{rank}}}})
 	if result.Err != nil || len(result.Refused) > 0 {
 		c.t.Fatalf("job %d was not placed: %v %v", job, result.Err, result.Refused)
 	}
