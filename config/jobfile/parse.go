@@ -33,8 +33,7 @@ func Parse(filename string, src []byte, opts Options) ([]*muster.JobSpec, hcl.Di
 		return nil, diags
 	}
 	if len(doc.Jobs) == 0 {
-		return nil, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No job",
-			Detail: filename + " has no job block. The smallest job:\n\n" + smallest})
+		return nil, append(diags, schema.About(filename, "No job", "%s has no job block. The smallest job:\n\n%s", filename, smallest))
 	}
 	specs := make([]*muster.JobSpec, 0, len(doc.Jobs))
 	for i := range doc.Jobs {
@@ -179,9 +178,7 @@ func WriteText(w io.Writer, filename string, src []byte, diags hcl.Diagnostics, 
 }
 
 // WriteGCC prints a line for each diagnostic: "file:line:col: error: …".
-func WriteGCC(w io.Writer, filename string, diags hcl.Diagnostics) error {
-	return schema.WriteGCC(w, filename, diags)
-}
+func WriteGCC(w io.Writer, diags hcl.Diagnostics) error { return schema.WriteGCC(w, diags) }
 
 // Diagnose shows a server's refusal, whose Field is like "jobs[0].groups[0].task.dir", at its line of the file that was
 // submitted.

@@ -14,7 +14,7 @@ func (b *Body) Check(into any) error { return b.check("", reflect.TypeOf(into)) 
 
 var goTypes = map[Kind]reflect.Type{
 	String: reflect.TypeFor[string](), Scalar: reflect.TypeFor[string](), Text: reflect.TypeFor[string](), Bool: reflect.TypeFor[bool](),
-	Int: reflect.TypeFor[int](), Number: reflect.TypeFor[float64](), Cores: reflect.TypeFor[muster.MilliCores](),
+	Int: reflect.TypeFor[int](), Number: reflect.TypeFor[float64](), Cores: reflect.TypeFor[muster.MilliCores](), Money: reflect.TypeFor[int64](),
 	Duration: reflect.TypeFor[time.Duration](), Size: reflect.TypeFor[muster.Bytes](), Strings: reflect.TypeFor[[]string](),
 	Texts: reflect.TypeFor[[]string](), Ints: reflect.TypeFor[[]int](), Map: reflect.TypeFor[[]muster.Label](), TextMap: reflect.TypeFor[[]muster.EnvVar](),
 }
@@ -37,6 +37,9 @@ func (b *Body) check(path string, t reflect.Type) error {
 				continue
 			}
 		}
+		if a.Kind == Map && f == reflect.TypeFor[map[string]string]() {
+			continue
+		}
 		if want == nil || !want.ConvertibleTo(f) || want.Kind() != f.Kind() {
 			return fmt.Errorf("%s: field %s is a %s, and the table gives it a %v", at, a.Field, f, want)
 		}
@@ -54,10 +57,10 @@ func (b *Body) check(path string, t reflect.Type) error {
 				return fmt.Errorf("%s: %s has no field %q", at, t, block.Field)
 			}
 		}
-		if block.Many {
-			if f.Kind() != reflect.Slice {
-				return fmt.Errorf("%s: field %s is no slice", at, block.Field)
-			}
+		if block.Many && f.Kind() != reflect.Slice {
+			return fmt.Errorf("%s: field %s is no slice", at, block.Field)
+		}
+		if block.Many || f.Kind() == reflect.Pointer {
 			f = f.Elem()
 			if block.New != nil && reflect.TypeOf(block.New()) != f {
 				return fmt.Errorf("%s: New makes a %T, not a %s", at, block.New(), f)

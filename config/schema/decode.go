@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/musterhpc/muster"
 )
 
 // Decoder reads bodies by their tables into Go structs. It goes on after an error, so that one run shows all mistakes.
@@ -31,9 +33,14 @@ func (d *Decoder) Decode(body *hclsyntax.Body, table *Body, path string, into an
 	Sort(d.Diags)
 }
 
-// Sort orders diagnostics by their place in the file; what has none comes first.
+// Sort orders diagnostics by file and place; what has none comes first.
 func Sort(diags hcl.Diagnostics) {
-	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int { return cmp.Compare(start(a), start(b)) })
+	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
+		if a.Subject != nil && b.Subject != nil && a.Subject.Filename != b.Subject.Filename {
+			return strings.Compare(a.Subject.Filename, b.Subject.Filename)
+		}
+		return cmp.Compare(start(a), start(b))
+	})
 }
 
 func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, into reflect.Value, header hcl.Range) {
@@ -103,13 +110,21 @@ func (d *Decoder) block(entry *Block, b *hclsyntax.Block, path string, into refl
 	if entry.Field != "" {
 		target = field(into, entry.Field)
 	}
-	if entry.Many {
-		first := reflect.Zero(target.Type().Elem())
+	if entry.Many || target.Kind() == reflect.Pointer {
+		first := reflect.New(target.Type().Elem()).Elem()
 		if entry.New != nil {
-			first = reflect.ValueOf(entry.New())
+			first.Set(reflect.ValueOf(entry.New()))
 		}
-		target.Set(reflect.Append(target, first))
-		target = target.Index(target.Len() - 1)
+		switch {
+		case entry.Many:
+			target.Set(reflect.Append(target, first))
+			target = target.Index(target.Len() - 1)
+		case target.IsNil(): // else another file of the same agent began it
+			target.Set(first.Addr())
+			target = target.Elem()
+		default:
+			target = target.Elem()
+		}
 	}
 	switch {
 	case entry.Label == "" && len(b.Labels) > 0:
@@ -135,7 +150,14 @@ func (d *Decoder) attr(entry *Attr, a *hclsyntax.Attribute, into reflect.Value) 
 		return
 	}
 	target := field(into, entry.Field)
-	from := reflect.ValueOf(value)
+	if labels, isMap := value.([]muster.Label); isMap && target.Kind() == reflect.Map {
+		made := map[string]string{}
+		for _, l := range labels {
+			made[l.Key] = l.Value
+		}
+		target.Set(reflect.ValueOf(made))
+		return
+	}
 	if list, isList := value.([]any); isList {
 		made := reflect.MakeSlice(target.Type(), 0, len(list))
 		for _, item := range list {
@@ -144,7 +166,7 @@ func (d *Decoder) attr(entry *Attr, a *hclsyntax.Attribute, into reflect.Value) 
 		target.Set(made)
 		return
 	}
-	target.Set(from.Convert(target.Type()))
+	target.Set(reflect.ValueOf(value).Convert(target.Type()))
 }
 
 // field follows a path of field names. The tables are fixed, and a test walks them all: a wrong one does not get here.

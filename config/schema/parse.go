@@ -70,9 +70,9 @@ func notText(name string, src []byte) *hcl.Diagnostic {
 	}
 	switch {
 	case len(src) > MaxBytes:
-		return problem(at(0), "File too large", "The file is larger than 1 MiB. Data belongs in files of its own that the task reads.")
+		return About(name, "File too large", "The file is larger than 1 MiB. Data belongs in files of its own that the task reads.")
 	case bytes.IndexByte(src, 0) >= 0:
-		return problem(nil, "Not a text file", "%s has a zero byte: it is a binary file, not HCL.", name)
+		return About(name, "Not a text file", "%s has a zero byte: it is a binary file, not HCL.", name)
 	case !utf8.Valid(src):
 		bad := 0
 		for bad < len(src) {
@@ -82,7 +82,7 @@ func notText(name string, src []byte) *hcl.Diagnostic {
 			}
 			bad += size
 		}
-		return problem(nil, "Not a text file", "%s is not UTF-8: byte %d on line %d is 0x%02X.", name, at(bad).Start.Column, at(bad).Start.Line, src[bad])
+		return About(name, "Not a text file", "%s is not UTF-8: byte %d on line %d is 0x%02X.", name, at(bad).Start.Column, at(bad).Start.Line, src[bad])
 	}
 	return nil
 }

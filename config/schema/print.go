@@ -76,11 +76,21 @@ func wrap(text string, width int) string {
 	return out.String()
 }
 
-// WriteGCC prints a line for each diagnostic, as compilers do: "file:line:col: error: …". name stands for the file of a
-// diagnostic that is about no place in it.
-func WriteGCC(w io.Writer, name string, diags hcl.Diagnostics) error {
+// A wholeFile is the Extra of a diagnostic that is about a file and no place in it.
+type wholeFile string
+
+// About makes an error about a file as a whole.
+func About(file, summary, format string, args ...any) *hcl.Diagnostic {
+	d := problem(nil, summary, format, args...)
+	d.Extra = wholeFile(file)
+	return d
+}
+
+// WriteGCC prints a line for each diagnostic, as compilers do: "file:line:col: error: …".
+func WriteGCC(w io.Writer, diags hcl.Diagnostics) error {
 	for _, d := range diags {
-		at := hcl.Range{Filename: name, Start: hcl.Pos{Line: 1, Column: 1}}
+		name, _ := d.Extra.(wholeFile)
+		at := hcl.Range{Filename: string(name), Start: hcl.Pos{Line: 1, Column: 1}}
 		if d.Subject != nil {
 			at = *d.Subject
 		}

@@ -15,12 +15,13 @@ const (
 	Int                  // 3: int
 	Number               // 0.5: float64
 	Cores                // 0.5: muster.MilliCores
+	Money                // 2.10: int64, in micro-units
 	Duration             // "90s": time.Duration
 	Size                 // "64GiB": muster.Bytes
 	Strings              // ["a", "b"]: []string, or a slice of what Attr.Parse makes
 	Texts                // like Strings, with run-time values
 	Ints                 // [0, 3]: []int
-	Map                  // { a = "b" }: []muster.Label sorted by key
+	Map                  // { a = "b" }: []muster.Label sorted by key, or map[string]string
 	TextMap              // { A = "b" } with run-time values: []muster.EnvVar in the file's order
 	Any                  // of arguments that are not built yet: their value is not looked at
 	item                 // a value in a list or map
@@ -52,14 +53,14 @@ type Block struct {
 	Name     string
 	Label    string // what its label says, as in "name"; "" = it has none
 	LabelAs  string // the Field of the label
-	Field    string // of the struct, or with Many the slice of structs; "" = the body's own fields
+	Field    string // of the struct or pointer, or with Many the slice of structs; "" = the body's own fields
 	Many     bool   // may stand several times
 	Path     string // with Many: its name in field paths, as in "groups"; "" = Name
 	Flat     bool   // in field paths its arguments are the outer body's
 	Doc      string
 	Later    bool
 	Required bool
-	New      func() any // with Many: what each begins as; nil: the zero value
+	New      func() any // of a pointer, or with Many of each: what it begins as; nil: the zero value
 	Body     *Body
 }
 

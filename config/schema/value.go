@@ -25,7 +25,7 @@ func (d *Decoder) value(entry *Attr, a *hclsyntax.Attribute) (value any, ok bool
 	case Int:
 		n, ok := d.int(entry, a.Expr)
 		return n, ok && d.notZero(entry, a.Expr, n == 0)
-	case Number, Cores:
+	case Number, Cores, Money:
 		return d.fraction(entry, a.Expr)
 	case Duration:
 		return d.unit(entry, a.Expr)
@@ -100,7 +100,7 @@ func (d *Decoder) literal(entry *Attr, e hclsyntax.Expression) (cty.Value, bool)
 func (d *Decoder) wants(entry *Attr) string {
 	what := map[Kind]string{
 		String: "a string, as in \"…\"", Scalar: "a string, as in \"…\"", Text: "a string, as in \"…\"", Bool: "true or false",
-		Int: "a whole number, as in 4", Number: "a number, as in 2.5", Cores: "a number, as in 4 or 0.5",
+		Int: "a whole number, as in 4", Number: "a number, as in 2.5", Money: "a number, as in 2.10", Cores: "a number, as in 4 or 0.5",
 		Duration: "a string with a unit, as in \"90s\", \"4h\" or \"3d\"", Size: "a string with a unit, as in \"64GiB\"",
 		Strings: "a list of strings, as in [\"a\", \"b\"]", Texts: "a list of strings, as in [\"a\", \"b\"]",
 		Ints: "a list of whole numbers, as in [0, 3]", Map: "a map, as in { key = \"value\" }", TextMap: "a map, as in { NAME = \"value\" }",
@@ -166,6 +166,9 @@ func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		return nil, false
 	case entry.Kind == Number:
 		return n, true
+	}
+	if entry.Kind == Money {
+		return int64(n*1e6 + 0.5), true
 	}
 	milli := n * 1000
 	if rounded := muster.MilliCores(milli + 0.5); milli-float64(rounded) < 1e-6 && float64(rounded)-milli < 1e-6 {

@@ -1,0 +1,4 @@
+name     = "s1"
+data_dir = "/data"
+cluster  = "lab"
+server {}

@@ -1,0 +1,2 @@
+name = "s1"
+server { expect = 3, voters = 3 }
