@@ -61,7 +61,6 @@ func TestWhatADeadSupervisorLeavesIsKilledAtTheAgentsStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-n.Done()
-	eventually(t, "the supervisor is dead", func() bool { _, ok := readProcess(n.Pid()); return !ok })
 	killed, err := KillStale(context.Background(), n.config)
 	if err != nil || killed == 0 {
 		t.Errorf("killed %d, %v", killed, err)
@@ -245,4 +244,46 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "ended at once") {
 		t.Errorf("a supervisor that ends gave %v", err)
 	}
+}
+
+func TestManyTasksAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, n *node) {
+		const count = 40
+		var tasks []Task
+		errs := make(chan error, count)
+		for i := range count {
+			task := n.task(`(setsid sleep 1000 >/dev/null 2>&1 &); sleep 0.2; exit 3`)
+			if i%4 == 1 {
+				task.Argv[2] = `trap '' TERM; sleep 1000`
+				task.KillTimeout = 100 * time.Millisecond
+			}
+			task.Job = muster.JobID(1 + i/4) // four ranks a job
+			tasks = append(tasks, task)
+			go func() {
+				err := n.Prepare(context.Background(), task)
+				if err == nil {
+					err = n.Start(context.Background(), task.Alloc)
+				}
+				if err == nil && i%4 == 1 {
+					err = n.Stop(context.Background(), task.Alloc, muster.Stop{Mode: muster.StopTerm, Class: muster.ClassPreempted})
+				}
+				errs <- err
+			}()
+		}
+		for range count {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, task := range tasks {
+			s := n.ended(task)
+			if stopped := i%4 == 1; stopped && s.Class != muster.ClassPreempted || !stopped && s.ExitCode != 3 {
+				t.Errorf("%d ended as %+v", i, s)
+			}
+		}
+		n.wantNothingLeft()
+		if exits := ReadExits(n.config.StateDir); len(exits) != count {
+			t.Errorf("%d exits on disk", len(exits))
+		}
+	})
 }

@@ -342,12 +342,15 @@ func killCgroup(version int, dir string) {
 		killEach(cgroupProcesses(dir), syscall.SIGKILL) // before Linux 5.14
 		return
 	}
-	state := filepath.Join(dir, "freezer.state")
-	frozen := writeFile(state, "FROZEN") == nil
+	_ = writeFile(filepath.Join(dir, "freezer.state"), "FROZEN")
 	killEach(cgroupProcesses(dir), syscall.SIGKILL)
-	if frozen {
-		_ = writeFile(state, "THAWED")
-	}
+	// What is frozen does not die: groups below too, which a task, or a supervisor that was killed just here, may have left so.
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = writeFile(filepath.Join(path, "freezer.state"), "THAWED")
+		}
+		return nil
+	})
 }
 
 // ooms counts the processes of the group that the kernel killed for memory.

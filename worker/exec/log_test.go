@@ -262,6 +262,22 @@ func TestALogThatACrashCutIsReadable(t *testing.T) {
 	}
 }
 
+func TestAPositionBehindTheEndIsTakenBack(t *testing.T) {
+	w := newLog(t, muster.Logs{})
+	w.write(recordOut, []byte("one\n"), noon)
+	r, err := OpenLog(w.dir, LogFrom{Offset: 1000}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := w.complete(noon); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(context.Background()); !errors.Is(err, io.EOF) || !r.Complete() {
+		t.Errorf("it does not end: %v", err)
+	}
+}
+
 func TestAStreamIsCutIntoWholeLines(t *testing.T) {
 	w := newLog(t, muster.Logs{})
 	read, write, err := os.Pipe()

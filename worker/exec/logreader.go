@@ -205,7 +205,7 @@ func (r *LogReader) onward() (bool, error) {
 	}
 	i := sort.Search(len(starts), func(i int) bool { return starts[i] > r.start })
 	if i == len(starts) {
-		return false, nil
+		return r.backToEnd()
 	}
 	if starts[i] > r.position {
 		// More may have been written here between our read and the making of that segment.
@@ -225,6 +225,26 @@ func (r *LogReader) onward() (bool, error) {
 		return false, err
 	}
 	return r.open()
+}
+
+// backToEnd puts a position behind the end of the log, which a power loss may have moved back, at the end.
+func (r *LogReader) backToEnd() (bool, error) {
+	info, err := r.file.Stat()
+	if err != nil || r.start+info.Size() >= r.position {
+		return false, err
+	}
+	scan := scanner{file: r.file, end: info.Size()}
+	ended := int64(-1)
+	for at := scan.at; scan.next(); at = scan.at {
+		if scan.head.kind == recordEnd {
+			ended = at
+		}
+	}
+	r.position = r.start + scan.at
+	if ended >= 0 {
+		r.position = r.start + ended
+	}
+	return ended >= 0, scan.err
 }
 
 // wholeAt says whether a whole record lies between the position and the end of the open segment.

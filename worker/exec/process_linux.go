@@ -22,6 +22,7 @@ const (
 type process struct {
 	pid, parent, group, session int
 	state                       byte // 'D': it can't be killed now
+	exiting                     bool // it will never run again, but may still hold what it had
 	start                       uint64
 	name                        string
 }
@@ -52,14 +53,16 @@ func readProcess(pid int) (process, bool) {
 	p := process{
 		pid: pid, name: string(b[open+1 : end]), state: fields[0][0], parent: number(1), group: number(2), session: number(3),
 	}
+	const exiting = 0x4 // PF_EXITING of the kernel
+	p.exiting = number(6)&exiting != 0
 	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
 	return p, p.state != 'Z' && p.state != 'X'
 }
 
-// alive says whether the process that i names still lives.
+// alive says whether the process that i names still lives. One whose connection was just lost may be listed for a while.
 func (i identity) alive() bool {
 	p, ok := readProcess(i.pid)
-	return ok && p.start == i.start
+	return ok && p.start == i.start && !p.exiting
 }
 
 func ownIdentity() identity {

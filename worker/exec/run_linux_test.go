@@ -20,8 +20,13 @@ func TestATaskRunsAndItsEndIsTold(t *testing.T) {
 		if s.Class != muster.ClassNone || s.ExitCode != 0 || s.Message != "" || s.Pid == 0 || s.Running.IsZero() || s.Ended.Before(s.Running) {
 			t.Errorf("ended as %+v", s)
 		}
-		if out := n.output(task); !strings.Contains(out, "err\n") || !strings.Contains(out, "out\n1-1\n"+task.TaskDir+"\n") {
-			t.Errorf("printed %q", out)
+		streams := map[bool]string{}
+		_, _, records := readAll(t, task.LogDir, LogFrom{})
+		for _, record := range records {
+			streams[record.Stderr] += string(record.Data)
+		}
+		if streams[true] != "err\n" || streams[false] != "out\n1-1\n"+task.TaskDir+"\n" {
+			t.Errorf("printed %v", streams)
 		}
 		n.wantNothingLeft()
 	})

@@ -24,6 +24,7 @@ func KillStale(ctx context.Context, c SupervisorConfig) (int, error) {
 	}
 	groups, _ := findCgroups(c, ownIdentity()) // nil: none are mounted
 	killed := map[identity]bool{}
+	empty := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		left := staleProcesses(c, groups)
 		for _, p := range left {
@@ -31,7 +32,10 @@ func KillStale(ctx context.Context, c SupervisorConfig) (int, error) {
 		}
 		if len(left) == 0 {
 			removeStale(groups)
-			return len(killed), nil
+			// A dying supervisor's threads may hold its group for a moment. One that stays is empty, and does no harm.
+			if empty++; empty == 5 || len(staleGroups(groups)) == 0 {
+				return len(killed), nil
+			}
 		}
 		for _, dir := range staleGroups(groups) {
 			killCgroup(groups.version, filepath.Join(groups.track, dir))

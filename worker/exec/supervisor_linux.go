@@ -362,17 +362,19 @@ func (s *supervisor) enterSpace(r *rank) (*space, error) {
 	s.spacing.Lock()
 	defer s.spacing.Unlock()
 	s.mu.Lock()
-	sp := s.spaces[key]
+	if sp := s.spaces[key]; sp != nil {
+		sp.ranks++ // in one go with finding it: its last rank may be leaving
+		s.mu.Unlock()
+		return sp, nil
+	}
 	s.mu.Unlock()
-	if sp == nil {
-		var err error
-		if sp, err = newSpace(s.kids, s.isolated, s.mark); err != nil {
-			return nil, err
-		}
+	sp, err := newSpace(s.kids, s.isolated, s.mark)
+	if err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
+	sp.ranks = 1
 	s.spaces[key] = sp
-	sp.ranks++
 	s.mu.Unlock()
 	return sp, nil
 }
