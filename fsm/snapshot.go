@@ -63,8 +63,8 @@ func writePart(w *bufio.Writer, part []byte) {
 	_, _ = w.Write(part)
 }
 
-// ReadSnapshot builds a state from a snapshot file. It verifies the checksum, that the rows fit together, and that they have the
-// digest that they were written with; an error names what is damaged.
+// ReadSnapshot builds a state from a snapshot file. It verifies the checksum, that the rows fit together (state.Restore checks the
+// invariants), and that they have the digest that they were written with; an error names what is damaged.
 func ReadSnapshot(from io.Reader) (*state.State, error) {
 	r := &reader{from: bufio.NewReaderSize(from, 256<<10), sum: crc32.New(castagnoli)}
 	header, err := r.header()
@@ -75,21 +75,14 @@ func ReadSnapshot(from io.Reader) (*state.State, error) {
 		return nil, fmt.Errorf("the snapshot has format %d, and this server knows only %d: it is older than what wrote it", header.Format, format)
 	}
 	fresh, err := state.Restore(muster.Index(header.Index), r.rows())
-	if r.err != nil { // what is damaged says more than what does not fit because of it
-		return nil, r.err
+	if damage := r.finish(); damage != nil { // says more than what does not fit because of it
+		return nil, damage
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the snapshot's rows don't fit together: %w", err)
 	}
-	if !r.complete {
-		return nil, errors.New("the snapshot was not read to its end")
-	}
-	snapshot := fresh.Snapshot()
-	if got := snapshot.Digest(); got != header.Digest {
+	if got := fresh.Snapshot().Digest(); got != header.Digest {
 		return nil, fmt.Errorf("the snapshot's digest is %016x, and its rows have %016x", header.Digest, got)
-	}
-	if err := snapshot.CheckInvariants(); err != nil {
-		return nil, fmt.Errorf("the snapshot's rows don't fit together: %w", err)
 	}
 	return fresh, nil
 }
@@ -100,6 +93,8 @@ type reader struct {
 	sum      hash.Hash32
 	offset   int64
 	buffer   bytes.Buffer
+	scratch  [1]byte
+	number   int // of rows read
 	complete bool
 	err      error
 }
@@ -129,23 +124,19 @@ func (r *reader) header() (*wire.SnapshotHeader, error) {
 // rows yields each row; the last thing it yields may be an error, which it keeps too.
 func (r *reader) rows() iter.Seq2[state.Row, error] {
 	return func(yield func(state.Row, error) bool) {
-		for number := 1; ; number++ {
+		for {
 			at := r.offset
-			part, err := r.part()
+			part, err := r.row()
 			if err != nil {
-				r.err = fmt.Errorf("row %d of the snapshot, at byte %d, is damaged: %w", number, at, err)
-				yield(nil, r.err)
+				yield(nil, err)
 				return
 			}
-			if len(part) == 0 {
-				if r.err = r.trailer(); r.err != nil {
-					yield(nil, r.err)
-				}
+			if part == nil {
 				return
 			}
 			row, err := wire.DecodeRow(part)
 			if err != nil {
-				r.err = fmt.Errorf("row %d of the snapshot, at byte %d, is damaged: %w", number, at, err)
+				r.err = r.damaged(at, err)
 				yield(nil, r.err)
 				return
 			}
@@ -154,6 +145,32 @@ func (r *reader) rows() iter.Seq2[state.Row, error] {
 			}
 		}
 	}
+}
+
+// finish reads what was left, when the rows were not wanted any more, and says what is damaged.
+func (r *reader) finish() error {
+	for r.err == nil && !r.complete {
+		_, _ = r.row() // keeps its error
+	}
+	return r.err
+}
+
+// row reads the next row's bytes, or nil at the end, once the checksum was verified.
+func (r *reader) row() ([]byte, error) {
+	at := r.offset
+	r.number++
+	part, err := r.part()
+	switch {
+	case err != nil:
+		r.err = r.damaged(at, err)
+	case len(part) == 0:
+		part, r.err = nil, r.trailer()
+	}
+	return part, r.err
+}
+
+func (r *reader) damaged(at int64, err error) error {
+	return fmt.Errorf("row %d of the snapshot, at byte %d, is damaged: %w", r.number, at, err)
 }
 
 func (r *reader) trailer() error {
@@ -195,7 +212,8 @@ func (r *reader) ReadByte() (byte, error) {
 	b, err := r.from.ReadByte()
 	if err == nil {
 		r.offset++
-		_, _ = r.sum.Write([]byte{b})
+		r.scratch[0] = b
+		_, _ = r.sum.Write(r.scratch[:])
 	}
 	return b, err
 }
