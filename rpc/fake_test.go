@@ -20,7 +20,7 @@ import (
 
 // fakeCluster is a cluster that works, without raft: one list of entries, applied by the real state on each server.
 type fakeCluster struct {
-	t       *testing.T
+	t       testing.TB
 	mu      sync.Mutex
 	entries []state.Entry
 	members []*fakeMember
@@ -67,7 +67,7 @@ const agentUser = "agent"
 var firstStamp = time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
 
 // startCluster starts n servers on loopback; the first leads.
-func startCluster(t *testing.T, n int) *fakeCluster {
+func startCluster(t testing.TB, n int) *fakeCluster {
 	t.Helper()
 	c := &fakeCluster{t: t, changed: make(chan struct{}), leader: -1}
 	for i := range n {
@@ -395,7 +395,7 @@ func submission(names ...string) *wire.SubmitRequest {
 	return r
 }
 
-func soon(t *testing.T) context.Context {
+func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -17,7 +17,7 @@ import (
 
 // fakeWorker is the worker's end of a session.
 type fakeWorker struct {
-	t      *testing.T
+	t      testing.TB
 	stream grpc.BidiStreamingClient[wire.FromWorker, wire.ToWorker]
 	hangUp context.CancelFunc
 	seen   *wire.Version
@@ -27,7 +27,7 @@ func grpcPlain() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 }
 
-func connectTo(t *testing.T, address string) *grpc.ClientConn {
+func connectTo(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpcPlain()...)
 	if err != nil {
