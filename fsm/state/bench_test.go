@@ -38,6 +38,27 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
+// BenchmarkSubmitBatch applies entries of 64 remembered jobs; an operation is one job.
+func BenchmarkSubmitBatch(b *testing.B) {
+	s := New()
+	spec := gang("train", 1, 8)
+	index := muster.Index(0)
+	entries := make([]Entry, b.N/64+1)
+	for i := range entries {
+		for k := range 64 {
+			entries[i].Commands = append(entries[i].Commands, &Submit{Header: Header{RequestID: fmt.Sprintf("request-%d-%d", i, k), User: "ann"},
+				Specs: []*muster.JobSpec{spec}})
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, e := range entries {
+		index++
+		s.Apply(e, index, term)
+		s.Snapshot()
+	}
+}
+
 // BenchmarkCommitPlan places gangs of 8 ranks with 8 GPUs each on 10,000 nodes; an operation is one gang.
 func BenchmarkCommitPlan(b *testing.B) {
 	const nodes, ranks = 10_000, 8

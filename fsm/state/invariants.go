@@ -194,12 +194,12 @@ func (t *tables) checkInterned() error {
 
 // checkIndexes compares each index with one derived from the rows.
 func (t *tables) checkIndexes() error {
-	fresh := State{t: newTables(), shapeOf: map[[16]byte]muster.ShapeID{}}
+	fresh := New()
 	own := fresh.t
 	fresh.t = *t
 	fresh.t.pending, fresh.t.backingOff, fresh.t.ended, fresh.t.names = own.pending, own.backingOff, own.ended, own.names
 	fresh.t.jobAllocs, fresh.t.nodeAllocs, fresh.t.nodeNames = own.jobAllocs, own.nodeAllocs, own.nodeNames
-	fresh.t.gpus, fresh.t.expiry = own.gpus, own.expiry
+	fresh.t.gpus = own.gpus
 	fresh.derive()
 	f := &fresh.t
 	return errors.Join(
@@ -211,7 +211,6 @@ func (t *tables) checkIndexes() error {
 		sameKeys("allocations of nodes", t.nodeAllocs.all(), f.nodeAllocs),
 		sameKeys("names of nodes", t.nodeNames.all(), f.nodeNames),
 		sameKeys("GPUs", t.gpus.all(), f.gpus),
-		sameKeys("expiry", t.expiry.all(), f.expiry),
 	)
 }
 

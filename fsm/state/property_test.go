@@ -73,6 +73,9 @@ func (c *chaos) apply(e Entry) {
 	if other := c.b.Snapshot(); after.Digest() != other.Digest() {
 		c.Fatalf("digests %x and %x", after.Digest(), other.Digest())
 	}
+	if c.a.expiry.tree.Len() != after.t.requests.len() || c.b.expiry.tree.Len() != after.t.requests.len() {
+		c.Fatalf("%d requests are remembered, %d and %d will be forgotten", after.t.requests.len(), c.a.expiry.tree.Len(), c.b.expiry.tree.Len())
+	}
 	for _, s := range []*Snapshot{before, c.old} {
 		if err := s.CheckInvariants(); err != nil {
 			c.Fatalf("a published snapshot changed: %v", err)

@@ -46,13 +46,13 @@ func (s *State) remember(id string, content [16]byte, result Result) {
 	}
 	row := RequestRow{ID: id, Content: content, Result: result, Expires: s.now().Add(RequestRetention)}
 	s.t.requests.insert(id, row, &s.w)
-	s.t.expiry.add(expiryKey{row.Expires, id})
+	s.expiry.add(expiryKey{row.Expires, id})
 }
 
 // forget drops requests whose time is over, the oldest first, at most limit.
 func (s *State) forget(limit int) {
 	var due []expiryKey
-	for k := range s.t.expiry.all() {
+	for k := range s.expiry.all() {
 		if k.expires > s.now() || len(due) == limit {
 			break
 		}
@@ -64,7 +64,7 @@ func (s *State) forget(limit int) {
 }
 
 func (s *State) forgetRequest(k expiryKey) {
-	s.t.expiry.drop(k)
+	s.expiry.drop(k)
 	s.t.requests.remove(k.request, &s.w)
 }
 

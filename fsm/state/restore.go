@@ -134,7 +134,7 @@ func (s *State) derive() {
 		}
 	}
 	for r := range s.t.requests.all() {
-		s.t.expiry.add(expiryKey{r.Expires, r.ID})
+		s.expiry.add(expiryKey{r.Expires, r.ID})
 	}
 	for r := range s.t.shapes.all() {
 		s.shapeOf[s.w.enc.shapeKey(r.Shape)] = r.ID

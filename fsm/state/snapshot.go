@@ -53,11 +53,14 @@ func (s *Snapshot) JobsBackward(from muster.JobID) iter.Seq[*muster.Job] {
 
 // JobNamed gives a user's newest live job of a name, else the newest.
 func (s *Snapshot) JobNamed(user, name string) (*muster.Job, bool) {
-	for k := range s.t.names.from(nameKey{user: user, name: name, job: ^muster.JobID(0)}) {
-		if k.user == user && k.name == name {
-			return found(s.t.jobs.get(k.job))
+	hash := nameHash(user, name)
+	for k := range s.t.names.from(nameKey{hash: hash, job: ^muster.JobID(0)}) {
+		if k.hash != hash {
+			break
 		}
-		break
+		if j := s.t.jobs.get(k.job); j.User == user && j.Name == name {
+			return j, true
+		}
 	}
 	return nil, false
 }

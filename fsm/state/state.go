@@ -25,6 +25,7 @@ type State struct {
 	// Derived, for the writer only.
 	shapeOf  map[[16]byte]muster.ShapeID // live shapes by content
 	feasible map[[16]byte]bool           // shapes by content that the nodes as they are could hold
+	expiry   index[expiryKey]            // of remembered requests; never frozen, so that writing it copies nothing
 	prepared preparation
 }
 
@@ -43,7 +44,7 @@ type touchedJob struct {
 
 // New gives an empty state.
 func New() *State {
-	s := &State{t: newTables(), shapeOf: map[[16]byte]muster.ShapeID{}, feasible: map[[16]byte]bool{}}
+	s := &State{t: newTables(), shapeOf: map[[16]byte]muster.ShapeID{}, feasible: map[[16]byte]bool{}, expiry: newIndex(expiryKey.less)}
 	s.t.cluster = Cluster{Epoch: 1, Level: 1, NextJob: 1, NextAlloc: 1, NextNode: 1, NextShape: 1}
 	s.w.entry, s.w.command = 1, 1
 	s.t.queues.insert(muster.DefaultQueue, muster.Queue{Name: muster.DefaultQueue}, &s.w)

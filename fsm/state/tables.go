@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/musterhpc/muster"
 )
@@ -59,9 +58,9 @@ type (
 		job      muster.JobID
 	}
 	nameKey struct { // live jobs first, then the newest
-		user, name string
-		ended      bool
-		job        muster.JobID
+		hash  uint64 // of user and name; the job's row says whether they are the ones
+		ended bool
+		job   muster.JobID
 	}
 	jobAllocKey struct {
 		job     muster.JobID
@@ -106,7 +105,6 @@ type tables struct {
 	nodeAllocs index[nodeAllocKey]
 	nodeNames  index[nodeNameKey]
 	gpus       index[gpuKey]
-	expiry     index[expiryKey]
 }
 
 func newTables() tables {
@@ -129,7 +127,6 @@ func newTables() tables {
 		nodeAllocs: newIndex(nodeAllocKey.less),
 		nodeNames:  newIndex(nodeNameKey.less),
 		gpus:       newIndex(gpuKey.less),
-		expiry:     newIndex(expiryKey.less),
 	}
 }
 
@@ -151,7 +148,6 @@ func (t *tables) freeze() tables {
 		nodeAllocs: t.nodeAllocs.freeze(),
 		nodeNames:  t.nodeNames.freeze(),
 		gpus:       t.gpus.freeze(),
-		expiry:     t.expiry.freeze(),
 	}
 }
 
@@ -179,8 +175,8 @@ func (k endedKey) less(o endedKey) bool {
 }
 
 func (k nameKey) less(o nameKey) bool {
-	if c := cmp.Or(strings.Compare(k.user, o.user), strings.Compare(k.name, o.name)); c != 0 {
-		return c < 0
+	if k.hash != o.hash {
+		return k.hash < o.hash
 	}
 	if k.ended != o.ended {
 		return o.ended
@@ -252,12 +248,18 @@ func standingOf(j *muster.Job) standing {
 		pending:    PendingKey{Queue: j.Queue, User: j.User, Priority: j.Priority, Shape: j.Shape, Job: j.ID},
 		isPending:  j.Phase == muster.JobPending && j.Backoff == 0,
 		backingOff: j.Phase == muster.JobPending && j.Backoff != 0,
-		name:       nameKey{user: j.User, name: j.Name, ended: ended, job: j.ID},
+		name:       nameKey{hash: nameHash(j.User, j.Name), ended: ended, job: j.ID},
 		ended:      endedKey{j.Finished, j.ID},
 		isEnded:    ended,
 		waits:      j.Phase == muster.JobPending,
 		placed:     j.Phase.Placed(),
 	}
+}
+
+// nameHash stands for a user's jobs of one name.
+func nameHash(user, name string) uint64 {
+	var room [64]byte
+	return hash64(append(append(append(room[:0], user...), 0), name...))
 }
 
 // reindex moves a job in the indexes from where it stood to where it stands.
