@@ -10,23 +10,22 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.uber.org/goleak"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
 	"github.com/musterhpc/muster/worker/exec"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const lease = 30 * time.Second
 
 // node is a worker under test: its data directory and its machine outlive its agents.
 type node struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	machine *machine
 	servers []string
+	real    bool   // its supervisor and tasks are processes
+	address string // of the newest agent's listener
 }
 
 func newNode(t *testing.T, servers ...*testServer) *node {
@@ -42,14 +41,22 @@ func (n *node) config() Config {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return Config{
+	n.address = l.Addr().String()
+	c := Config{
 		Name: "node-1", DataDir: n.dir, RunDir: n.dir, Listener: l, Servers: n.servers, Dial: dial,
 		Simulate: &Simulated{GPUs: 8}, AllowRoot: true, host: n.machine,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: &testLog{t: n.t}}),
 	}
+	if n.real {
+		c.host = nil
+		if c.Binary, err = os.Executable(); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return c
 }
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l *testLog) Write(b []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(b)))

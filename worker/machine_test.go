@@ -49,7 +49,7 @@ func (m *machine) changedLocked() {
 }
 
 // await waits until the condition holds; it is called with the machine locked.
-func (m *machine) await(t *testing.T, what string, condition func() bool) {
+func (m *machine) await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	late := time.After(patient)
 	for {
@@ -86,7 +86,7 @@ func (m *machine) starts() map[muster.AllocID]int {
 	return n
 }
 
-func (m *machine) awaitRunning(t *testing.T, id muster.AllocID) {
+func (m *machine) awaitRunning(t testing.TB, id muster.AllocID) {
 	t.Helper()
 	m.await(t, fmt.Sprintf("%s running", id), func() bool {
 		f := m.tasks[id]

@@ -24,14 +24,14 @@ type testServer struct {
 
 // conversation is a worker's session, seen from the server.
 type conversation struct {
-	t      *testing.T
+	t      testing.TB
 	stream wire.Workers_SessionServer
 	hello  *wire.RegisterNode
 	in     chan *wire.FromWorker
 	over   chan struct{}
 }
 
-func serve(t *testing.T) *testServer {
+func serve(t testing.TB) *testServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *testServer) Session(stream wire.Workers_SessionServer) error {
 }
 
 // accept waits for a worker's session.
-func (s *testServer) accept(t *testing.T) *conversation {
+func (s *testServer) accept(t testing.TB) *conversation {
 	t.Helper()
 	select {
 	case c := <-s.sessions:
@@ -155,8 +155,11 @@ func (c *conversation) ack(seq uint64) {
 // acknowledged.
 func (c *conversation) awaitReport(id muster.AllocID, phase muster.AllocPhase) (*wire.Report, muster.AllocReport) {
 	c.t.Helper()
-	for {
+	for late := time.Now().Add(patient); ; {
 		m := c.next()
+		if time.Now().After(late) {
+			c.t.Fatalf("no report that %s is %s", id, phase)
+		}
 		if r := m.GetRenew(); r != nil {
 			c.renewed(r)
 		}
@@ -171,7 +174,7 @@ func (c *conversation) awaitReport(id muster.AllocID, phase muster.AllocPhase) (
 }
 
 // find gives the line about an allocation; the zero report when there is none.
-func find(t *testing.T, list []*wire.AllocReport, id muster.AllocID) muster.AllocReport {
+func find(t testing.TB, list []*wire.AllocReport, id muster.AllocID) muster.AllocReport {
 	t.Helper()
 	for _, l := range list {
 		r, err := l.Domain()

@@ -159,13 +159,9 @@ func (a *Agent) converse(parent context.Context, server string) (welcomed bool, 
 	}
 	hangUp(nil)
 	sender.Wait()
-	done := make(chan struct{})
-	if a.post(parent, func() { welcomed = s.welcome; a.sessionClosed(s); close(done) }) {
-		select {
-		case <-done:
-		case <-parent.Done():
-			return false, err
-		}
+	was := make(chan bool, 1)
+	if a.post(parent, func() { a.sessionClosed(s); was <- s.welcome }) {
+		welcomed = <-was // the loop has taken it: it will be done
 	}
 	return welcomed, err
 }
