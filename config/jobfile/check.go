@@ -126,10 +126,15 @@ func launcher(d *schema.Decoder, path string, t *muster.Task) {
 			}
 		}
 	}
-	for logical := range strings.SplitSeq(strings.ReplaceAll(t.Script, "\\\n", " "), "\n") {
-		if flag := placeFlag.FindString(logical); flag != "" && torchrun.MatchString(logical) && !strings.HasPrefix(strings.TrimSpace(logical), "#") {
-			d.Error(path+".script", "Flag of torchrun that muster sets", format, flag)
+	logical := "" // a line with those that a backslash joins to it
+	for n, line := range strings.Split(t.Script, "\n") {
+		logical += line
+		if flag := placeFlag.FindString(line); flag != "" && torchrun.MatchString(logical) && !strings.HasPrefix(strings.TrimSpace(logical), "#") {
+			d.ErrorInText(path+".script", n, "Flag of torchrun that muster sets", format, flag)
 			return
+		}
+		if !strings.HasSuffix(line, "\\") {
+			logical = ""
 		}
 	}
 }

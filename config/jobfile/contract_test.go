@@ -135,6 +135,17 @@ func TestWithoutAFolderDirMustBeAbsolute(t *testing.T) {
 	}
 }
 
+func TestLinesThatEndAsOnWindowsReachTheShellWithout(t *testing.T) {
+	file := "job \"a\" {\r\n  task \"a\" {\r\n    script = <<-EOT\r\n      echo a\r\n      echo $${B} ${rank}\r\n    EOT\r\n  }\r\n}\r\n"
+	jobs, diags := Parse("a.hcl", []byte(file), Options{})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	if got := jobs[0].Groups[0].Task.Script; got != "echo a\necho $${B} ${rank}\n" {
+		t.Errorf("the script is %q", got)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name, src, want string

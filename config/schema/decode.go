@@ -1,11 +1,13 @@
 package schema
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -181,6 +183,29 @@ func field(v reflect.Value, path string) reflect.Value {
 func (d *Decoder) Error(path, summary, format string, args ...any) {
 	at := d.Place(path)
 	d.error(&at, summary, format, args...)
+}
+
+// ErrorInText adds an error at the n-th line, from 0, of a text that was written as a heredoc; of another one at its start.
+func (d *Decoder) ErrorInText(path string, n int, summary, format string, args ...any) {
+	at := d.Place(path)
+	if at.Filename == "" || at.Start.Byte > len(d.Source) || !bytes.HasPrefix(d.Source[at.Start.Byte:], []byte("<<")) {
+		d.error(&at, summary, format, args...)
+		return
+	}
+	offset := at.Start.Byte
+	for range n + 1 {
+		i := bytes.IndexByte(d.Source[offset:], '\n')
+		if i < 0 {
+			d.error(&at, summary, format, args...)
+			return
+		}
+		offset += i + 1
+	}
+	line, _, _ := bytes.Cut(d.Source[offset:], []byte("\n"))
+	indent := len(line) - len(bytes.TrimLeft(line, " \t"))
+	from := hcl.Pos{Line: at.Start.Line + n + 1, Column: indent + 1, Byte: offset + indent}
+	to := hcl.Pos{Line: from.Line, Column: from.Column + utf8.RuneCount(line[indent:]), Byte: offset + len(line)}
+	d.error(&hcl.Range{Filename: at.Filename, Start: from, End: to}, summary, format, args...)
 }
 
 // Place says where the thing of a path was said, or the nearest around it.

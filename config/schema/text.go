@@ -84,10 +84,14 @@ func (d *Decoder) parts(entry *Attr, e hclsyntax.Expression, runtime bool) ([]mu
 	var parts []muster.TextPart
 	for _, part := range list {
 		if lit, isText := part.(*hclsyntax.LiteralValueExpr); isText && lit.Val.Type() == cty.String && !lit.Val.IsNull() {
+			text := lit.Val.AsString()
+			if strings.Contains(d.raw(part.Range()), "\r\n") { // lines as an editor of Windows ends them: no shell reads them so
+				text = strings.ReplaceAll(text, "\r\n", "\n")
+			}
 			if n := len(parts); n > 0 && parts[n-1].Name == "" {
-				parts[n-1].Text += lit.Val.AsString()
+				parts[n-1].Text += text
 			} else {
-				parts = append(parts, muster.TextPart{Text: lit.Val.AsString()})
+				parts = append(parts, muster.TextPart{Text: text})
 			}
 			continue
 		}

@@ -423,15 +423,19 @@ func (d *Decoder) key(entry *Attr, e hclsyntax.Expression) (string, bool) {
 
 // source quotes an expression as it was written, cut to one short line.
 func (d *Decoder) source(e hclsyntax.Expression) string {
-	r := e.Range()
-	if r.Start.Byte < 0 || r.End.Byte > len(d.Source) || r.Start.Byte > r.End.Byte {
-		return "…"
-	}
-	text := string(d.Source[r.Start.Byte:r.End.Byte])
-	if len(text) > 60 || strings.Contains(text, "\n") {
+	text := d.raw(e.Range())
+	if text == "" || len(text) > 60 || strings.Contains(text, "\n") {
 		return "…"
 	}
 	return text
+}
+
+// raw is the source of a range; "" where there is none.
+func (d *Decoder) raw(r hcl.Range) string {
+	if r.Start.Byte < 0 || r.End.Byte > len(d.Source) || r.Start.Byte > r.End.Byte {
+		return ""
+	}
+	return string(d.Source[r.Start.Byte:r.End.Byte])
 }
 
 func sentence(err error) string {
