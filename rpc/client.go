@@ -48,9 +48,10 @@ type Client struct {
 	given       []string // addresses, as they were given
 
 	mu      sync.Mutex
-	current string // the address that answered last
-	leader  string // learnt; "" = not known
-	avoided string // a learnt leader that can't be reached from here
+	current string         // the address that answered last
+	leader  string         // learnt; "" = not known
+	avoided string         // a learnt leader that can't be reached from here
+	seen    muster.Version // the newest that an answer was read from
 }
 
 // Dial makes a client of the cluster that has servers at addresses: "host", "host:port" or "unix:///path". It connects with the
@@ -155,6 +156,7 @@ func call[In, Out any](ctx context.Context, c *Client, in In,
 	var out Out
 	o := c.outage()
 	defer o.end()
+	shown := c.newest(out)
 	err := o.try(ctx, func(ctx context.Context, address string) error {
 		conn, err := c.connections.to(address)
 		if err != nil {
@@ -163,10 +165,31 @@ func call[In, Out any](ctx context.Context, c *Client, in In,
 		// A server that hangs takes its time, and no more, before another is asked.
 		ctx, cancel := context.WithTimeout(ctx, answerLimit)
 		defer cancel()
-		out, err = method(wire.NewMusterClient(conn), ctx, in)
-		return wire.FromStatus(err)
+		if out, err = method(wire.NewMusterClient(conn), ctx, in); err != nil {
+			return wire.FromStatus(err)
+		}
+		if read := c.newest(out); read.Before(shown) {
+			return muster.Errorf(muster.KindUnavailable, "%s is behind what was shown before: it is at %s, that was %s", address, read, shown)
+		}
+		return nil
 	})
 	return out, err
+}
+
+// newest notes the version that an answer was read from, and gives it; of one without, the newest noted. Stale answers of
+// lagging servers are told by it: what a client shows never goes back.
+func (c *Client) newest(answer any) muster.Version {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	versioned, ok := answer.(interface{ GetVersion() *wire.Version })
+	if !ok || versioned.GetVersion() == nil {
+		return c.seen
+	}
+	v := versionOf(versioned.GetVersion())
+	if c.seen.Before(v) {
+		c.seen = v
+	}
+	return v
 }
 
 // Submit makes jobs, all or none, and learns where the leader is.

@@ -140,3 +140,22 @@ func TestAWatchOfAnUnknownJobSaysSo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWhatAClientIsShownNeverGoesBack(t *testing.T) {
+	c := startCluster(t, 2)
+	c.members[1].freeze(true)
+	if _, err := c.client(rpc.Options{}, 0).Submit(soon(t), submission("new")); err != nil {
+		t.Fatal(err)
+	}
+	client := c.client(rpc.Options{}, 0, 1)
+	for i := range 2 {
+		reply, err := client.ListJobs(soon(t), &wire.ListJobsRequest{Stale: true})
+		if err != nil || len(reply.Jobs) != 1 {
+			t.Fatalf("read %d: %v, %v", i+1, reply, err)
+		}
+		if i == 0 {
+			c.members[0].rpc.Stop() // the other one is frozen in the past, for now
+			time.AfterFunc(300*time.Millisecond, func() { c.members[1].freeze(false) })
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -59,7 +60,8 @@ func toWorker(dial dialFunc, secure *tls.Config) []grpc.DialOption {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A restarted server must be found again within the time that requests are held.
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: time.Second,
 		}),
 		grpc.WithIdleTimeout(5 * time.Minute),
@@ -87,6 +89,9 @@ func (c *connections) to(address string) (*grpc.ClientConn, error) {
 		return nil, errStopping
 	}
 	if conn := c.byAddress[address]; conn != nil {
+		if conn.GetState() == connectivity.TransientFailure {
+			conn.ResetConnectBackoff() // whoever calls has a pace of its own, and must not miss a server that is back
+		}
 		return conn, nil
 	}
 	options := c.options

@@ -22,9 +22,12 @@ const noLeader = "no leader: "
 // leadership is one leader's time as this server sees it.
 type leadership struct {
 	ctx     context.Context // done at the next change of leader
-	address string          // "" = nobody leads
+	end     context.CancelFunc
+	address string // "" = nobody leads, or it is not known where
 	self    bool
 }
+
+func (l *leadership) known() bool { return l.self || l.address != "" }
 
 // leaderRouter knows the current leadership.
 type leaderRouter struct {
@@ -40,13 +43,19 @@ func newLeaderRouter(s *Server) *leaderRouter { return &leaderRouter{server: s} 
 func (r *leaderRouter) leadership() *leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current != nil && r.current.ctx.Err() == nil {
-		return r.current
-	}
 	s := r.server
+	if r.current != nil && r.current.ctx.Err() == nil {
+		if r.current.known() {
+			return r.current
+		}
+		if address, self := s.local.Leader(); address == "" && !self {
+			return r.current
+		}
+		r.current.end()
+	}
 	changed := s.local.LeaderChanged() // before Leader: a change in between ends this leadership at once
 	ctx, cancel := context.WithCancel(s.closing)
-	l := &leadership{ctx: ctx}
+	l := &leadership{ctx: ctx, end: cancel}
 	l.address, l.self = s.local.Leader()
 	r.current = l
 	s.running.Go(func() {
@@ -79,9 +88,6 @@ func (r *leaderRouter) atLeader(ctx context.Context, limit time.Duration,
 		if l.ctx.Err() == nil {
 			changed = l.ctx.Done()
 		}
-		if l.address == "" && !l.self && changed != nil {
-			wait.Stop() // nobody to try before somebody is elected
-		}
 		select {
 		case <-wait.C:
 		case <-changed:
@@ -99,7 +105,7 @@ func (r *leaderRouter) once(ctx context.Context, l *leadership,
 	if l.self {
 		return unavailableWhenGivenUp(here(ctx))
 	}
-	if l.address == "" {
+	if !l.known() {
 		return muster.Errorf(muster.KindUnavailable, "none is elected")
 	}
 	conn, err := r.server.servers.to(l.address)

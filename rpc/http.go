@@ -91,7 +91,8 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		slices.Sort(allowed)
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		refuseWith(w, http.StatusMethodNotAllowed, muster.Errorf(muster.KindUsage, "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method))
+		refuseWith(w, http.StatusMethodNotAllowed,
+			muster.Errorf(muster.KindUsage, "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method))
 		return
 	}
 	if err := handle(w, r); err != nil {
@@ -148,7 +149,8 @@ func parameters(r *http.Request, known ...string) (values url.Values, stale bool
 	}
 	for key := range values {
 		if key != "consistency" && !slices.Contains(known, key) {
-			return nil, false, muster.Errorf(muster.KindUsage, "parameter %q is not known; known are %s", key, strings.Join(append(known, "consistency"), ", "))
+			return nil, false, muster.Errorf(muster.KindUsage, "parameter %q is not known", key).
+				WithHint("Known are %s", strings.Join(append(known, "consistency"), ", "))
 		}
 	}
 	switch c := values.Get("consistency"); c {

@@ -239,7 +239,12 @@ func (l *logRelay) source(ctx context.Context, a *muster.Allocation, give func(*
 		address, node, err := l.server.local.Read().AllocAt(a.ID)
 		if err == nil {
 			var moved bool
-			if moved, err = l.readFrom(ctx, address, at, give); err == nil || ctx.Err() != nil {
+			named := func(chunk *wire.LogChunk) error {
+				// A worker that has forgotten the allocation still has its log, and no longer knows whose it was.
+				chunk.Group, chunk.Rank, chunk.Attempt = int64(a.Group), int64(a.Rank), a.Attempt
+				return give(chunk)
+			}
+			if moved, err = l.readFrom(ctx, address, at, named); err == nil || ctx.Err() != nil {
 				return err
 			}
 			if moved {
@@ -258,8 +263,9 @@ func (l *logRelay) source(ctx context.Context, a *muster.Allocation, give func(*
 			if node != "" {
 				note = "node " + node + ": " + note
 			}
-			if err := give(&wire.LogChunk{Alloc: wire.AllocIDOf(a.ID), Group: int64(a.Group), Rank: int64(a.Rank), Attempt: a.Attempt,
-				Node: node, Next: at.request.Offset, Note: note, Time: at.time}); err != nil {
+			chunk := &wire.LogChunk{Alloc: wire.AllocIDOf(a.ID), Group: int64(a.Group), Rank: int64(a.Rank), Attempt: a.Attempt,
+				Node: node, Next: at.request.Offset, Note: note, Time: at.time}
+			if err := give(chunk); err != nil {
 				return err
 			}
 		}

@@ -74,6 +74,8 @@ func NewServer(config Config) *Server {
 		grpc.Creds(&callerCredentials{user: config.User}),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
+		grpc.NumStreamWorkers(32), // goroutines that stay, with stacks that have grown
+		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: time.Second}),
