@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// devOptions is what `muster dev` was asked for.
+type devOptions struct {
+	servers, workers int
+	gpus             int
+	gpuModel         string
+	cores            int
+	memory           string
+	dir              string // of everything; made when it isn't there
+	http             string // of s1
+	restart          bool
+	raftTiming       string
+}
+
+// devCluster is the servers and workers of a `muster dev`, each a child process of its own, so that kill -9 is real.
+type devCluster struct {
+	options devOptions
+	binary  string
+	agents  []*devAgent
+
+	forks chan func() // see forker
+
+	mu       sync.Mutex
+	stopping bool
+	wait     sync.WaitGroup
+}
+
+// devAgent is one child: a server s1… or a worker w1….
+type devAgent struct {
+	name   string
+	dir    string
+	server bool
+	rpc    string
+	http   string
+	socket string // of the API
+
+	mu       sync.Mutex
+	process  *os.Process
+	restarts int
+}
+
+const devRestartDelay = time.Second
+
+// newDevCluster chooses ports and writes each agent's file.
+func newDevCluster(options devOptions) (*devCluster, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &devCluster{options: options, binary: binary, forks: make(chan func())}
+	ports, err := freePorts(options.servers*3 + options.workers)
+	if err != nil {
+		return nil, err
+	}
+	next := func() int { p := ports[0]; ports = ports[1:]; return p }
+	var join []cty.Value
+	type server struct{ rpc, gossip, http int }
+	var servers []server
+	for i := range options.servers {
+		s := server{next(), next(), next()}
+		if i == 0 && options.http != "" {
+			_, port, err := net.SplitHostPort(options.http)
+			if err != nil {
+				return nil, fmt.Errorf("--http %q: %w", options.http, err)
+			}
+			if s.http, err = strconv.Atoi(port); err != nil {
+				return nil, fmt.Errorf("--http %q: the port is not a number", options.http)
+			}
+		}
+		servers = append(servers, s)
+		join = append(join, cty.StringVal(loopback(s.gossip)))
+	}
+	for i, s := range servers {
+		a := c.agent(fmt.Sprintf("s%d", i+1), true, s.rpc)
+		a.http = loopback(s.http)
+		err := a.write(join, map[string]int{"rpc": s.rpc, "gossip": s.gossip, "http": s.http}, func(body *hclwrite.Body) {
+			block := body.AppendNewBlock("server", nil).Body()
+			block.SetAttributeValue("expect", cty.NumberIntVal(int64(options.servers)))
+			block.SetAttributeValue("voters", cty.NumberIntVal(int64(options.servers)))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i := range options.workers {
+		rpc := next()
+		a := c.agent(fmt.Sprintf("w%d", i+1), false, rpc)
+		err := a.write(join, map[string]int{"rpc": rpc, "gossip": 0, "http": 0}, func(body *hclwrite.Body) {
+			block := body.AppendNewBlock("worker", nil).Body()
+			block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
+			gpus := block.AppendNewBlock("gpus", nil).Body()
+			gpus.SetAttributeValue("simulate", cty.NumberIntVal(int64(options.gpus)))
+			gpus.SetAttributeValue("model", cty.StringVal(options.gpuModel))
+			gpus.SetAttributeValue("cores", cty.NumberIntVal(int64(options.cores)))
+			gpus.SetAttributeValue("memory", cty.StringVal(options.memory))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *devCluster) agent(name string, server bool, rpc int) *devAgent {
+	dir := filepath.Join(c.options.dir, name)
+	a := &devAgent{name: name, dir: dir, server: server, rpc: loopback(rpc)}
+	if server {
+		a.socket = filepath.Join(dir, "api.sock")
+	}
+	c.agents = append(c.agents, a)
+	return a
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// freePorts asks the system for so many ports at once: all are held until the last is known, so that none comes twice.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func (a *devAgent) file() string { return filepath.Join(a.dir, "agent.hcl") }
+func (a *devAgent) log() string  { return filepath.Join(a.dir, "agent.log") }
+
+func (a *devAgent) write(join []cty.Value, ports map[string]int, role func(*hclwrite.Body)) error {
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return err
+	}
+	file := hclwrite.NewEmptyFile()
+	body := file.Body()
+	body.SetAttributeValue("name", cty.StringVal(a.name))
+	body.SetAttributeValue("data_dir", cty.StringVal(a.dir))
+	body.SetAttributeValue("bind", cty.StringVal("127.0.0.1"))
+	body.SetAttributeValue("cluster", cty.StringVal("dev"))
+	body.SetAttributeValue("join", cty.ListVal(join))
+	role(body)
+	block := body.AppendNewBlock("ports", nil).Body()
+	for _, name := range []string{"http", "rpc", "gossip"} {
+		block.SetAttributeValue(name, cty.NumberIntVal(int64(ports[name])))
+	}
+	return os.WriteFile(a.file(), file.Bytes(), 0o600)
+}
+
+// start starts every agent; a child that ends is started again after a second, until stop.
+func (c *devCluster) start(ctx context.Context) {
+	go c.forker()
+	for _, a := range c.agents {
+		c.wait.Go(func() { c.keep(ctx, a) })
+	}
+}
+
+// startAgain starts an agent that is down and would stay so (--no-restart).
+func (c *devCluster) startAgain(ctx context.Context, name string) error {
+	a, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping || c.options.restart || a.pid() != 0 {
+		return fmt.Errorf("%s runs, or will again by itself", name)
+	}
+	c.wait.Go(func() { c.keep(ctx, a) })
+	return nil
+}
+
+// forker starts all children from one OS thread that lives as long as they: the parent-death signal comes when the *thread*
+// that forked ends, and the Go runtime ends threads as it likes.
+func (c *devCluster) forker() {
+	runtime.LockOSThread()
+	for fork := range c.forks {
+		fork()
+	}
+}
+
+func (c *devCluster) fork(command *exec.Cmd) error {
+	done := make(chan error)
+	c.forks <- func() { done <- command.Start() }
+	return <-done
+}
+
+func (c *devCluster) keep(ctx context.Context, a *devAgent) {
+	for ctx.Err() == nil {
+		if err := c.runOnce(ctx, a); err != nil {
+			a.note("cannot start: " + err.Error())
+		}
+		if !c.options.restart {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(devRestartDelay):
+			a.mu.Lock()
+			a.restarts++
+			a.mu.Unlock()
+		}
+	}
+}
+
+func (c *devCluster) runOnce(ctx context.Context, a *devAgent) error {
+	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(c.binary, "agent", "--config", a.file())
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = childAttributes()
+	c.mu.Lock()
+	if c.stopping {
+		c.mu.Unlock()
+		return nil
+	}
+	err = c.fork(command)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.process = command.Process
+	a.mu.Unlock()
+	err = command.Wait()
+	a.mu.Lock()
+	a.process = nil
+	a.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		a.note("ended: " + err.Error())
+	}
+	return nil
+}
+
+func (a *devAgent) note(text string) {
+	if f, err := os.OpenFile(a.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+		fmt.Fprintln(f, "-- muster dev:", text)
+		f.Close()
+	}
+}
+
+func (a *devAgent) pid() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process == nil {
+		return 0
+	}
+	return a.process.Pid
+}
+
+// kill is kill -9 of an agent's process; of a worker's, with its supervisors and so their tasks, as when a machine loses power.
+func (a *devAgent) kill() error {
+	pid := a.pid()
+	if pid == 0 {
+		return fmt.Errorf("%s is not running", a.name)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if !a.server {
+		killSupervisors(a.dir)
+	}
+	return nil
+}
+
+// killSupervisors kills the supervisors whose run directory lies in dir; their tasks die with them.
+func killSupervisors(dir string) {
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return
+	}
+	for _, path := range processes {
+		line, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		words := strings.Split(string(line), "\x00")
+		if len(words) < 2 || words[1] != "supervise" || !strings.Contains(string(line), dir+string(filepath.Separator)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// stop ends everything and waits: workers with their tasks first, so that nothing is started again elsewhere, then servers.
+func (c *devCluster) stop() {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	for _, a := range c.agents {
+		if pid := a.pid(); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if !a.server {
+			killSupervisors(a.dir)
+		}
+	}
+	c.wait.Wait()
+	close(c.forks)
+	for _, a := range c.agents {
+		if !a.server {
+			killSupervisors(a.dir) // one that its agent had forked just then
+		}
+	}
+}
+
+// lastWords gives the end of an agent's log, for when it doesn't come up.
+func (a *devAgent) lastWords() string {
+	body, err := os.ReadFile(a.log())
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}
+
+// addresses are where clients reach the servers.
+func (c *devCluster) addresses() []string {
+	var out []string
+	for _, a := range c.agents {
+		if a.server {
+			out = append(out, a.rpc)
+		}
+	}
+	return out
+}
+
+func (c *devCluster) find(name string) (*devAgent, error) {
+	for _, a := range c.agents {
+		if a.name == name {
+			return a, nil
+		}
+	}
+	return nil, errors.New("there is no " + name)
+}

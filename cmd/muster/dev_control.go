@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhpc/muster"
+)
+
+// devRecord is what a running `muster dev` leaves for its sub-verbs.
+type devRecord struct {
+	Pid     int    `json:"pid"`
+	Dir     string `json:"dir"`
+	Control string `json:"control"` // unix socket
+}
+
+func devRecordPath() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "muster", "dev.json"), nil
+}
+
+func readDevRecord() (*devRecord, error) {
+	path, err := devRecordPath()
+	if err != nil {
+		return nil, err
+	}
+	body, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, muster.Errorf(muster.KindNotFound, "no muster dev runs here").WithHint("Start one: muster dev")
+	}
+	if err != nil {
+		return nil, err
+	}
+	record := new(devRecord)
+	if err := json.Unmarshal(body, record); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return record, nil
+}
+
+func (r *devRecord) write() error {
+	path, err := devRecordPath()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, body, 0o600)
+}
+
+// remove forgets the record, unless another `muster dev` has written its own since.
+func (r *devRecord) remove() {
+	if now, err := readDevRecord(); err == nil && now.Pid == r.Pid {
+		if path, err := devRecordPath(); err == nil {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// devAgentStatus is a line of `dev status`.
+type devAgentStatus struct {
+	Name     string `json:"name"`
+	Role     string `json:"role"`
+	Pid      int    `json:"pid"` // 0: it does not run just now
+	Address  string `json:"address"`
+	HTTP     string `json:"http,omitempty"`
+	Leader   bool   `json:"leader"`
+	Restarts int    `json:"restarts"`
+	Log      string `json:"log"`
+}
+
+// serveControl answers the sub-verbs over the control socket until ctx ends. What it starts lives as long as children.
+func (c *devCluster) serveControl(ctx, children context.Context, socket string, leader func(context.Context) (string, error), stop func()) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, value any, err error) {
+		if err != nil {
+			w.WriteHeader(http.StatusConflict)
+			value = err.Error()
+		}
+		_ = json.NewEncoder(w).Encode(value) // the client that went away doesn't want it
+	}
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		leads, _ := leader(r.Context()) // none just now is a state, not an error
+		answer(w, c.status(leads), nil)
+	})
+	mux.HandleFunc("POST /kill-leader", func(w http.ResponseWriter, r *http.Request) {
+		name, err := c.killLeader(r.Context(), leader)
+		answer(w, name, err)
+	})
+	mux.HandleFunc("POST /kill-worker", func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("name")
+		a, err := c.find(name)
+		if err == nil && a.server {
+			err = fmt.Errorf("%s is a server, not a worker", name)
+		}
+		if err == nil {
+			err = a.kill()
+		}
+		answer(w, name, err)
+	})
+	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("name")
+		answer(w, name, c.startAgain(children, name))
+	})
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, "stopping", nil)
+		stop()
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (c *devCluster) status(leader string) []devAgentStatus {
+	var out []devAgentStatus
+	for _, a := range c.agents {
+		role := "worker"
+		if a.server {
+			role = "server"
+		}
+		a.mu.Lock()
+		restarts := a.restarts
+		a.mu.Unlock()
+		out = append(out, devAgentStatus{Name: a.name, Role: role, Pid: a.pid(), Address: a.rpc, HTTP: a.http,
+			Leader: a.server && a.rpc == leader, Restarts: restarts, Log: a.log()})
+	}
+	return out
+}
+
+// killLeader is kill -9 of whichever server leads.
+func (c *devCluster) killLeader(ctx context.Context, leader func(context.Context) (string, error)) (string, error) {
+	address, err := leader(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range c.agents {
+		if a.server && a.rpc == address {
+			return a.name, a.kill()
+		}
+	}
+	return "", errors.New("no server of this dev cluster leads just now")
+}
+
+// call asks the running `muster dev`.
+func (r *devRecord) call(ctx context.Context, method, path string, query url.Values, answer any) error {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", r.Control)
+	}}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, method, "http://dev"+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return muster.Errorf(muster.KindUnavailable, "the muster dev with pid %d does not answer: %v", r.Pid, err).
+			WithHint("Start a new one: muster dev")
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		var message string
+		if err := json.NewDecoder(response.Body).Decode(&message); err != nil {
+			message = response.Status
+		}
+		return muster.Errorf(muster.KindError, "%s", message)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/musterhpc/muster"
+)
+
+// streams are where a verb reads and writes: data to out, prose, progress and warnings to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// width is the terminal's width in columns, or 0 when w is no terminal.
+func width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 {
+		return 80
+	}
+	return columns
+}
+
+func colours(w io.Writer) bool {
+	return width(w) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// A table is what a verb lists. On a terminal: a header, aligned, fitted to the width, states coloured. Elsewhere: tab-separated,
+// no header, nothing truncated.
+type table struct {
+	header []string
+	rows   [][]string
+	state  int // the column whose words are coloured; -1 = none
+}
+
+var stateColours = map[string]string{
+	"running": "32", "ready": "32", "succeeded": "32", "healthy": "32", "idle": "2",
+	"pending": "33", "preparing": "33", "stopping": "33", "held": "33", "draining": "33", "suspect": "33", "degraded": "33",
+	"failed": "31", "lost": "31", "cancelled": "2", "drained": "2", "quarantined": "31",
+}
+
+func (t table) print(w io.Writer) error {
+	columns := width(w)
+	if columns == 0 {
+		for _, row := range t.rows {
+			for i, cell := range row {
+				row[i] = strings.NewReplacer("\t", " ", "\n", " ").Replace(cell)
+			}
+			if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	widths := make([]int, len(t.header))
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	last, used := len(widths)-1, 0
+	for _, n := range widths[:last] {
+		used += n + 2
+	}
+	widths[last] = max(8, min(widths[last], columns-used))
+	for k, row := range append([][]string{t.header}, t.rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(t.cell(w, cell, i, widths[i], k == 0))
+			if i < last {
+				line.WriteString("  ")
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t table) cell(w io.Writer, text string, column, width int, header bool) string {
+	n := utf8.RuneCountInString(text)
+	if n > width {
+		runes := []rune(text)
+		text, n = string(runes[:width-1])+"…", width
+	}
+	padded := text + strings.Repeat(" ", width-n)
+	if colour := stateColours[text]; !header && column == t.state && colour != "" && colours(w) {
+		return "\x1b[" + colour + "m" + padded + "\x1b[0m"
+	}
+	return padded
+}
+
+// outputFlags gives a verb that lists or shows -o and --json, and --stale.
+func (a *app) outputFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&a.global.output, "output", "o", os.Getenv("MUSTER_OUTPUT"), "table, json, jsonl or name")
+	cmd.Flags().BoolVar(&a.global.json, "json", false, "the same as -o json")
+	cmd.Flags().BoolVar(&a.global.stale, "stale", false, "answer from any server's own state, without asking the leader")
+}
+
+// A listing is one answer in all its forms.
+type listing struct {
+	items any          // the muster.v1 items: a slice of structs
+	names []string     // for -o name
+	table func() table // for people
+	text  func() error // for people, instead of a table
+}
+
+func (a *app) print(l listing) error {
+	format := a.global.output
+	if a.global.json {
+		format = "json"
+	}
+	switch format {
+	case "", "table":
+		if l.text != nil {
+			return l.text()
+		}
+		return l.table().print(a.io.out)
+	case "json":
+		encoder := json.NewEncoder(a.io.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(struct {
+			Schema string `json:"schema"`
+			Items  any    `json:"items"`
+		}{"muster.v1", l.items})
+	case "jsonl":
+		return a.printLines(l.items)
+	case "name":
+		for _, name := range l.names {
+			if _, err := fmt.Fprintln(a.io.out, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "hcl", "dot":
+		return muster.Errorf(muster.KindUsage, "-o %s is not supported yet", format)
+	default:
+		return muster.Errorf(muster.KindUsage, "there is no output %q", format).WithHint("One of: table, json, jsonl, name")
+	}
+}
+
+func (a *app) printLines(items any) error {
+	body, err := json.Marshal(items)
+	if err != nil {
+		return err
+	}
+	var each []json.RawMessage
+	if err := json.Unmarshal(body, &each); err != nil {
+		return err
+	}
+	for _, item := range each {
+		if _, err := fmt.Fprintln(a.io.out, string(item)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// when prints a moment: on a terminal relative, with the day when it isn't today; elsewhere RFC 3339.
+func (a *app) when(ms int64, now time.Time) string {
+	if ms == 0 {
+		return "-"
+	}
+	t := time.UnixMilli(ms)
+	if width(a.io.out) == 0 {
+		return t.UTC().Format(time.RFC3339)
+	}
+	local, today := t.Local(), now.Local()
+	if age := now.Sub(t); age >= 0 && age < time.Hour {
+		return short(age) + " ago"
+	}
+	if local.YearDay() == today.YearDay() && local.Year() == today.Year() {
+		return local.Format("15:04")
+	}
+	return local.Format("Jan 2 15:04")
+}
+
+// short prints a duration in at most two units: "12s", "3m20s", "4h10m", "2d3h".
+func short(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	}
+}

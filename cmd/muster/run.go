@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/config/jobfile"
+	"github.com/musterhpc/muster/wire"
+)
+
+// runFlags is what `run` takes over, or instead of, a file.
+type runFlags struct {
+	detach    bool
+	wait      bool
+	pend      bool
+	requestID string
+	file      jobfile.Options // --name, --queue, --priority, --time-limit
+
+	gpus, ranks int
+	cores       string
+	memory      string
+	gpuModel    []string
+	env         []string
+}
+
+// laterRunFlags are of the contract, and not built yet.
+var laterRunFlags = []string{"var", "var-file", "depends-on", "start-after", "start-within", "image"}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE | run [flags] -- CMD…",
+		Short: "submit jobs and follow them: their state, their logs, their exit code",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.attached = !f.detach
+			if err := refuseLater(cmd, laterRunFlags); err != nil {
+				return err
+			}
+			specs, err := a.runSpecs(cmd, &f, args)
+			if err != nil {
+				return err
+			}
+			return a.submitAndFollow(cmd.Context(), &f, specs)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(true)
+	flags.BoolVarP(&f.detach, "detach", "d", false, "only submit; print the ids, one a line")
+	flags.BoolVar(&f.wait, "wait", false, "follow without the logs")
+	flags.BoolVar(&f.pend, "pend", false, "accept what can't fit now or ever")
+	flags.StringVar(&f.requestID, "request-id", "", "submitted once, however often it is tried")
+	flags.StringVar(&f.file.Name, "name", "", "over the file: the job's name")
+	flags.StringVarP(&f.file.Queue, "queue", "q", "", "over the file: the queue (MUSTER_QUEUE)")
+	flags.String("priority", "", "over the file: 0 to 100")
+	flags.String("time-limit", "", "over the file: of an attempt, as in 4h")
+	flags.IntVar(&f.gpus, "gpus", 0, "with -- CMD: GPUs of each rank")
+	flags.IntVar(&f.ranks, "ranks", 1, "with -- CMD: number of ranks")
+	flags.StringVar(&f.cores, "cores", "", "with -- CMD: cores of each rank")
+	flags.StringVar(&f.memory, "memory", "", "with -- CMD: memory of each rank, as in 64GiB")
+	flags.StringSliceVar(&f.gpuModel, "gpu-model", nil, "with -- CMD: GPU models, any of")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "with -- CMD: NAME=VALUE, or NAME for the caller's own")
+	later(cmd, laterRunFlags)
+	return cmd
+}
+
+// later declares flags that are refused when used.
+func later(cmd *cobra.Command, names []string) {
+	for _, name := range names {
+		cmd.Flags().String(name, "", "not supported yet")
+		_ = cmd.Flags().MarkHidden(name) // it exists: declared above
+	}
+}
+
+func refuseLater(cmd *cobra.Command, names []string) error {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return muster.Errorf(muster.KindUsage, "--%s is not supported yet", name)
+		}
+	}
+	return nil
+}
+
+// runSpecs gives the jobs of the file, of standard input, or of the command behind "--".
+func (a *app) runSpecs(cmd *cobra.Command, f *runFlags, args []string) ([]*muster.JobSpec, error) {
+	if f.file.Queue == "" {
+		f.file.Queue = os.Getenv("MUSTER_QUEUE")
+	}
+	f.file.Priority, _ = cmd.Flags().GetString("priority")
+	f.file.TimeLimit, _ = cmd.Flags().GetString("time-limit")
+	if dash := cmd.ArgsLenAtDash(); dash == 0 && len(args) > 0 {
+		return a.commandSpec(f, args)
+	} else if dash > 0 {
+		return nil, muster.Errorf(muster.KindUsage, "a file and a command at once").WithHint("Say: muster run FILE, or muster run -- CMD…")
+	}
+	for _, name := range []string{"gpus", "ranks", "cores", "memory", "gpu-model", "env"} {
+		if cmd.Flags().Changed(name) {
+			return nil, muster.Errorf(muster.KindUsage, "--%s goes with a command: muster run --%s … -- CMD…", name, name)
+		}
+	}
+	if len(args) != 1 {
+		return nil, muster.Errorf(muster.KindUsage, "run takes one job file, or -- and a command").WithHint("Say: muster run FILE, or muster run -- CMD…")
+	}
+	return a.parseFile(args[0], f.file)
+}
+
+// parseFile reads a job file ("-": standard input) and prints what is wrong with it.
+func (a *app) parseFile(path string, options jobfile.Options) ([]*muster.JobSpec, error) {
+	source, name, err := readSource(a.io.in, path)
+	if err != nil {
+		return nil, err
+	}
+	if options.Dir, err = fileDir(path); err != nil {
+		return nil, err
+	}
+	specs, diagnostics := jobfile.Parse(name, source, options)
+	if err := jobfile.WriteText(a.io.err, name, source, diagnostics, a.textWidth(), colours(a.io.err)); err != nil {
+		return nil, err
+	}
+	if diagnostics.HasErrors() {
+		return nil, alreadySaid{muster.KindInvalid}
+	}
+	return specs, nil
+}
+
+// fileDir is the folder that a job file's relative paths are relative to.
+func fileDir(path string) (string, error) {
+	if path == "-" {
+		return os.Getwd()
+	}
+	return filepath.Abs(filepath.Dir(path))
+}
+
+func readSource(in io.Reader, path string) (source []byte, name string, err error) {
+	const limit = 1<<20 + 1 // one more than a job file may have: the parser says so
+	if path == "-" {
+		source, err = io.ReadAll(io.LimitReader(in, limit))
+		return source, "standard input", err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, "", muster.Errorf(muster.KindNotFound, "%v", err)
+	}
+	defer file.Close()
+	source, err = io.ReadAll(io.LimitReader(file, limit))
+	if err != nil {
+		return nil, "", muster.Errorf(muster.KindError, "%v", err)
+	}
+	return source, path, nil
+}
+
+// textWidth is the width that prose is wrapped at; 0: not at all, since no person reads it there.
+func (a *app) textWidth() uint { return uint(width(a.io.err)) }
+
+// commandSpec makes the job of `run -- CMD…`: one task, in the current folder.
+func (a *app) commandSpec(f *runFlags, args []string) ([]*muster.JobSpec, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	name := f.file.Name
+	if name == "" {
+		name = jobName(args[0])
+	}
+	spec := muster.DefaultJobSpec()
+	spec.Name = name
+	if f.file.Queue != "" {
+		spec.Queue = f.file.Queue
+	}
+	group := muster.DefaultGroup()
+	task := &group.Task
+	group.Count, task.Command, task.Args, task.Dir = f.ranks, muster.EscapeRuntime(args[0]), args[1:], muster.EscapeRuntime(dir)
+	task.Resources = muster.Resources{GPUs: f.gpus, Models: f.gpuModel}
+	if task.Resources.Memory, err = optional(f.memory, muster.ParseBytes); err != nil {
+		return nil, muster.Errorf(muster.KindUsage, "--memory: %v", err)
+	}
+	if task.Resources.MilliCores, err = optional(f.cores, parseCores); err != nil {
+		return nil, muster.Errorf(muster.KindUsage, "--cores: %v", err)
+	}
+	if spec.TimeLimit, err = optional(f.file.TimeLimit, muster.ParseDuration); err != nil {
+		return nil, muster.Errorf(muster.KindUsage, "--time-limit: %v", err)
+	}
+	if f.file.Priority != "" {
+		if _, err := fmt.Sscanf(f.file.Priority, "%d", &spec.Priority); err != nil {
+			return nil, muster.Errorf(muster.KindUsage, "--priority %q is not a number from 0 to 100", f.file.Priority)
+		}
+	}
+	for _, pair := range f.env {
+		key, value, given := strings.Cut(pair, "=")
+		if !given {
+			if value, given = os.LookupEnv(key); !given {
+				return nil, muster.Errorf(muster.KindUsage, "-e %s: there is no such variable in your environment", key)
+			}
+		}
+		task.Env = append(task.Env, muster.EnvVar{Name: key, Value: muster.EscapeRuntime(value)})
+	}
+	for i := range task.Args {
+		task.Args[i] = muster.EscapeRuntime(task.Args[i])
+	}
+	spec.Groups = []muster.Group{group}
+	spec.FillDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	return []*muster.JobSpec{&spec}, nil
+}
+
+func optional[T any](text string, parse func(string) (T, error)) (value T, err error) {
+	if text == "" {
+		return value, nil
+	}
+	return parse(text)
+}
+
+func parseCores(s string) (muster.MilliCores, error) {
+	var cores float64
+	if _, err := fmt.Sscanf(s, "%g", &cores); err != nil || cores <= 0 || cores > 1e6 {
+		return 0, fmt.Errorf("%q is not a number of cores, as in 4 or 0.5", s)
+	}
+	return muster.MilliCores(cores*1000 + 0.5), nil
+}
+
+// jobName makes a job's name of a program's.
+func jobName(program string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(filepath.Base(program)) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' && b.Len() > 0 {
+			b.WriteRune(r)
+		} else if b.Len() > 0 {
+			b.WriteByte('-')
+		}
+	}
+	name := b.String()
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	if name = strings.Trim(name, "-"); name == "" {
+		return "run"
+	}
+	return name
+}
+
+func newRequestID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func (a *app) submitAndFollow(ctx context.Context, f *runFlags, specs []*muster.JobSpec) error {
+	client, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	request := &wire.SubmitRequest{RequestId: f.requestID, Pend: f.pend}
+	if request.RequestId == "" {
+		request.RequestId = newRequestID()
+	}
+	for _, spec := range specs {
+		request.Specs = append(request.Specs, wire.JobSpecOf(spec))
+	}
+	reply, err := client.Submit(ctx, request)
+	if err != nil {
+		return err
+	}
+	for _, note := range reply.GetNotes() {
+		fmt.Fprintln(a.io.err, note)
+	}
+	if f.detach {
+		for _, id := range reply.GetIds() {
+			fmt.Fprintln(a.io.out, id)
+		}
+		return nil
+	}
+	return a.follow(ctx, client, refsOf(reply.GetIds()), !f.wait && len(specs) == 1)
+}
+
+func refsOf(ids []uint64) []*wire.JobRef {
+	var refs []*wire.JobRef
+	for _, id := range ids {
+		refs = append(refs, &wire.JobRef{Id: id})
+	}
+	return refs
+}

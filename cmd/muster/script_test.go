@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts are the command line's promises, one file each. All of them talk to one dev cluster, made of this very binary.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"muster": main})
+}
+
+func TestCommandLine(t *testing.T) {
+	home, err := os.MkdirTemp("", "ms-") // short: sockets live below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	environment := []string{"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "MUSTER_ADDR=", "MUSTER_CONTEXT="}
+	startDev(t, environment, home)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, environment...)
+			env.Vars = append(env.Vars, "EXAMPLES="+filepath.Join(root, "examples"), "EMPTY="+env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually},
+	})
+}
+
+// startDev starts the cluster that the scripts use; it ends with the test.
+func startDev(t *testing.T, environment []string, home string) {
+	t.Helper()
+	dev := exec.Command("muster", "dev", "--data-dir", filepath.Join(home, "d"))
+	output := new(bytes.Buffer)
+	dev.Env = append(os.Environ(), environment...)
+	dev.Stdout, dev.Stderr = output, output
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- dev.Wait() }()
+	t.Cleanup(func() {
+		_ = dev.Process.Signal(syscall.SIGTERM)
+		<-ended
+	})
+	deadline := time.After(60 * time.Second)
+	for {
+		ps := exec.Command("muster", "ps")
+		ps.Env = dev.Env
+		if ps.Run() == nil {
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("muster dev ended: %v\n%s", err, output)
+		case <-deadline:
+			t.Fatalf("muster dev isn't ready\n%s", output)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// exits runs a command and wants an exit code: exits 3 muster validate bad.hcl. Its output is compared as that of exec.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG…]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("%s exited with %d, not %s", strings.Join(args[1:], " "), code, args[0])
+	}
+}
+
+// eventually repeats a command until its standard output contains a text: eventually 'running' muster ps.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually TEXT COMMAND [ARG…]")
+	}
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		_ = ts.Exec(args[1], args[2:]...)
+		if strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s never printed %q", strings.Join(args[1:], " "), args[0])
+		}
+	}
+}
