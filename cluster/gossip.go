@@ -16,9 +16,10 @@ import (
 
 // Gossip's own rhythm. It finds servers and says what they are; nothing is decided by its silence.
 const (
-	rejoinEvery  = 30 * time.Second // after a long partition both sides have forgotten each other for ever
-	retryJoin    = time.Second      // until somebody has answered
-	leaveTimeout = 300 * time.Millisecond
+	rejoinEvery   = 30 * time.Second // after a long partition both sides have forgotten each other for ever
+	retryJoin     = time.Second      // until somebody has answered
+	leaveTimeout  = 300 * time.Millisecond
+	updateTimeout = 300 * time.Millisecond
 )
 
 // member is what a server says of itself in gossip: at most 512 bytes of JSON.
@@ -151,8 +152,9 @@ func (g *gossip) say(isNew bool, sees string) {
 	if same {
 		return
 	}
-	if err := g.list.UpdateNode(0); err != nil {
-		g.logger.Warn("could not tell the others what changed here", "error", err)
+	// The news spreads whether or not this waits for it; without a limit it may wait for ever, when the others have just gone.
+	if err := g.list.UpdateNode(updateTimeout); err != nil {
+		g.logger.Debug("the others may not have heard yet what changed here", "error", err)
 	}
 }
 

@@ -149,15 +149,18 @@ func (l *leadership) duty(name string, f func(context.Context) error) {
 	})
 }
 
-// await waits for a future of raft's, but not longer than the term: some never come back.
-func (l *leadership) await(future raft.Future) error {
+// await waits for a future of raft's, but not longer than the term.
+func (l *leadership) await(future raft.Future) error { return await(l.ctx, future) }
+
+// await waits for a future of raft's, but not longer than ctx: some never come back.
+func await(ctx context.Context, future raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- future.Error() }()
 	select {
 	case err := <-done:
 		return err
-	case <-l.ctx.Done():
-		return context.Cause(l.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // Batching is natural: while entries are in flight the next one gathers, so a lone command waits for nothing and many share
 // an fsync.
 const (
-	maxFlights   = 3         // entries in flight: one on the leader's disk, one on the followers', one on the way
+	maxFlights   = 2         // entries in flight: while one is on the leader's disk the one before is on the followers'
 	entryAim     = 256 << 10 // bytes of an entry after which it takes no more commands
 	maxCommand   = 4 << 20   // bytes of a single command
 	maxQueued    = 64 << 20  // bytes that wait at most

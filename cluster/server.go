@@ -222,7 +222,9 @@ func (s *Server) handOver() {
 		if server.Suffrage != raft.Voter || !fresh {
 			continue
 		}
-		if err := s.raft.LeadershipTransferToServer(server.ID, server.Address).Error(); err != nil {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*s.config.Timing.Election, errors.New("it took too long"))
+		defer cancel()
+		if err := await(ctx, s.raft.LeadershipTransferToServer(server.ID, server.Address)); err != nil {
 			s.logger.Warn("could not hand over leadership; the others will elect a leader", "error", err)
 		}
 		return
