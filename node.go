@@ -11,7 +11,7 @@ type Node struct {
 	Hardware string // DMI or machine id, or the agent file's name where simulated: a node id belongs to one machine
 	Boot     string // boot id
 	Instance string // of the worker's data directory
-	Session  string // of the agent's process; a new one for each start
+	Session  string // of its registration: each stream to a server begins with a new one
 	Epoch    Epoch  // in which it last sent its complete list; placeable only when it is the cluster's
 	Lost     bool   // its leases ran out, or it was fenced; until it registers again
 	Reason   string // why it is lost

@@ -84,4 +84,17 @@ func TestAWorkerIsCutOff(t *testing.T) {
 	if _, err := client.Cancel(ctx, &wire.CancelRequest{Jobs: []*wire.JobRef{{Id: reply.GetIds()[0]}}, Now: true}); err != nil {
 		t.Error(err)
 	}
+	var both []*wire.JobRef
+	for range 2 {
+		reply, err := client.Submit(ctx, harness.Script("whole-node", 8, "echo $MUSTER_NODE"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, &wire.JobRef{Id: reply.GetIds()[0]})
+	}
+	watch, cancel := context.WithTimeout(ctx, harness.Patience)
+	defer cancel()
+	if err := client.WatchJobs(watch, &wire.WatchJobsRequest{Jobs: both}, func(*wire.JobInfo) error { return nil }); err != nil {
+		t.Errorf("the healed worker gets no work: %v", err)
+	}
 }

@@ -14,12 +14,11 @@ import (
 	"github.com/musterhpc/muster"
 )
 
-// identity is by what a cluster tells machines, their boots, data directories and agents apart.
+// identity is by what a cluster tells machines, their boots and data directories apart.
 type identity struct {
 	Hardware string
 	Boot     string
 	Instance string
-	Session  string
 }
 
 // store is the data directory, locked.
@@ -98,10 +97,10 @@ func (s *store) servers() ([]string, error) {
 
 func (s *store) setServers(list []string) error { return s.write("servers", strings.Join(list, "\n")) }
 
-// identify reads who this machine, boot, data directory and agent are. Where the machine is simulated the data directory's
+// identify reads who this machine, boot and data directory are. Where the machine is simulated the data directory's
 // place and the node's name stand for it, so that many workers on one machine are different nodes.
 func identify(s *store, name string, simulated bool) (identity, error) {
-	id := identity{Session: rand.Text()}
+	var id identity
 	var err error
 	if id.Instance, err = s.instance(); err != nil {
 		return id, fmt.Errorf("data directory: %w", err)

@@ -19,7 +19,7 @@ import (
 func describe(ctx context.Context, c *Config, id identity, fencing string) (muster.Node, error) {
 	n := muster.Node{
 		Name: c.Name, Address: c.Address, IP: c.IP,
-		Hardware: id.Hardware, Boot: id.Boot, Instance: id.Instance, Session: id.Session,
+		Hardware: id.Hardware, Boot: id.Boot, Instance: id.Instance,
 		Labels: c.Labels, Fencing: fencing, Version: c.Version,
 		PortLow: c.PortLow, PortHigh: c.PortHigh, Cost: c.Cost,
 	}

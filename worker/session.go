@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -177,8 +178,10 @@ func (a *Agent) sessionOpened(s *session) {
 		s.hello[id] = r.Phase
 		reports = append(reports, r)
 	}
+	node := a.node
+	node.Session = crand.Text() // what was decided about an earlier registration must not hit this one
 	s.send(&wire.FromWorker{Message: &wire.FromWorker_Hello{Hello: &wire.RegisterNode{
-		Node: wire.NodeOf(&a.node), Seen: wire.VersionOf(a.seen), Allocs: wire.AllocReportsOf(reports),
+		Node: wire.NodeOf(&node), Seen: wire.VersionOf(a.seen), Allocs: wire.AllocReportsOf(reports),
 	}}})
 }
 

@@ -100,6 +100,7 @@ func laterCommand(name string) *cobra.Command {
 
 func unknownVerb(cmd *cobra.Command, verb string) error {
 	err := muster.Errorf(muster.KindUsage, "there is no verb %q in %s", verb, cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(verb); len(near) > 0 {
 		return err.WithHint("Did you mean: %s?", strings.Join(near, ", "))
 	}
