@@ -40,9 +40,9 @@ func (e ending) conclude(s *Status, t *Task, stop muster.Stop) {
 	case e.refused != "":
 		s.Class, s.Message = muster.ClassExit, e.refused
 	case e.signal != 0:
-		s.Class, s.Message = muster.ClassExit, "killed by "+signalName(e.signal)
+		s.Class, s.Message = muster.ClassExit, signalName(e.signal)
 	default:
-		s.Class, s.Message = muster.ClassExit, fmt.Sprintf("exit code %d", e.code)
+		s.Class, s.Message = muster.ClassExit, "" // the code says it all
 	}
 }
 
