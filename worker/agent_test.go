@@ -338,13 +338,13 @@ func TestAStopBeforeTheStartEndsItUnstarted(t *testing.T) {
 func TestWhatCannotBePreparedSaysWhy(t *testing.T) {
 	s := serve(t)
 	n := newNode(t, s)
-	n.machine.prepareFails = "directory /data/train does not exist"
+	n.machine.prepareFails = "folder /data/train does not exist on node-1"
 	n.agent()
 	c := s.accept(t)
 	c.welcome()
 	c.view(at(10), true, nil, lone(id(1)))
 	if _, ended := c.awaitReport(id(1), muster.AllocEnded); ended.Class != muster.ClassPrepare ||
-		ended.Message != "node node-1: directory /data/train does not exist" {
+		ended.Message != "folder /data/train does not exist on node-1" {
 		t.Errorf("%+v", ended)
 	}
 }

@@ -40,6 +40,16 @@ func (a *Assignment) peers(group int) []Peer {
 	return out
 }
 
+// spread says whether the attempt has ranks on several nodes.
+func (a *Assignment) spread() bool {
+	for _, p := range a.Peers {
+		if p.Node != a.Peers[0].Node {
+			return true
+		}
+	}
+	return false
+}
+
 // check refuses what can't be run, however it came about, so that nothing later has to.
 func (a *Assignment) check() error {
 	switch {

@@ -199,7 +199,7 @@ func setLaunchers(e *environment, a *Assignment, f *Facts) {
 	}
 	e.setInt("JAX_NUM_PROCESSES", ranks)
 	e.setInt("JAX_PROCESS_ID", rank)
-	if f.Interface != "" && slices.ContainsFunc(a.Peers, func(p Peer) bool { return p.Node != f.Node }) {
+	if f.Interface != "" && a.spread() {
 		e.set("NCCL_SOCKET_IFNAME", f.Interface)
 		e.set("GLOO_SOCKET_IFNAME", f.Interface)
 	}

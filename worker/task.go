@@ -59,9 +59,6 @@ func setUp(a *Assignment, f *Facts) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(f.progressFile(), nil, 0o600); err != nil {
-		return err
-	}
 	return os.WriteFile(f.hostFile(), []byte(hostFile(a)), 0o600)
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -149,33 +150,46 @@ func (a *Agent) prepare(ctx context.Context, t *task) {
 		intents = append(intents, a.intentRecord(t))
 	}
 	a.work.Go(func() {
-		written := make(chan error, 1)
+		written, made := make(chan error, 1), make(chan error, 1)
 		a.work.Go(func() { written <- a.writeJournal(intents...) })
+		a.work.Go(func() { made <- setUp(assignment, facts) })
 		err := within(ctx, prepareWithin, func(ctx context.Context) error {
-			facts.Interface = masterInterface(assignment.Peers[0].IP)
-			spec, err := Task(assignment, facts, a.cfg.logDir(t.id))
+			facts := *facts
+			if assignment.spread() {
+				facts.Interface = masterInterface(assignment.Peers[0].IP)
+			}
+			spec, err := Task(assignment, &facts, a.cfg.logDir(t.id))
 			if err != nil {
 				return err
 			}
 			spec.LeaseEnd = end
-			if err := setUp(assignment, facts); err != nil {
-				return err
-			}
 			return supervisor.Prepare(ctx, spec)
 		})
+		if problem := <-made; err == nil {
+			err = problem
+		}
 		if <-written != nil {
 			return // Run is ending
 		}
 		a.post(ctx, func() {
 			t.busy, t.intent = false, len(intents) > 0
+			t.supervised = true // or it may be, when that failed: forgetting asks the supervisor
 			if err != nil {
-				a.endUnstarted(ctx, t, muster.ClassPrepare, fmt.Sprintf("node %s: %v", a.cfg.Name, err))
+				a.endUnstarted(ctx, t, muster.ClassPrepare, a.located(err))
 				return
 			}
-			t.supervised = true
 			t.phase = max(t.phase, muster.AllocReady)
 		})
 	})
+}
+
+// located says an error with the node; a supervisor's own refusals name it already.
+func (a *Agent) located(err error) string {
+	var refused *exec.PrepareError
+	if errors.As(err, &refused) {
+		return refused.Message
+	}
+	return fmt.Sprintf("node %s: %v", a.cfg.Name, err)
 }
 
 func (a *Agent) intentRecord(t *task) *wire.JournalRecord {
@@ -213,6 +227,10 @@ func (a *Agent) stop(ctx context.Context, t *task, stop muster.Stop) {
 		err := within(ctx, stopWithin, func(ctx context.Context) error { return supervisor.Stop(ctx, t.id, stop) })
 		a.post(ctx, func() {
 			t.busy = false
+			if muster.KindOf(err) == muster.KindNotFound { // then it has no process of it either
+				a.endUnstarted(ctx, t, muster.ClassNode, "the supervisor of node "+a.cfg.Name+" does not know it")
+				return
+			}
 			if err != nil {
 				a.log.Warn("the supervisor does not take a stop: trying again", "allocation", t.id, "error", err)
 				t.retryAt = time.Now().Add(retryAfter)
