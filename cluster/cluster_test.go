@@ -263,13 +263,14 @@ func (n *network) hold() {
 	n.holding, n.held = true, map[raft.ServerID]int{}
 }
 
-// release lets the answers go that wait now; later ones wait again.
-func (n *network) release() {
+// turn gives a function that lets the answers go that wait now; those that come from here on wait behind another gate.
+func (n *network) turn() (release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.held)
-	close(n.gate)
+	gate := n.gate
 	n.gate = make(chan struct{})
+	return func() { close(gate) }
 }
 
 // open lets everything through.
@@ -277,7 +278,7 @@ func (n *network) open() {
 	n.mu.Lock()
 	n.holding = false
 	n.mu.Unlock()
-	n.release()
+	n.turn()()
 }
 
 // holds says whether answers of so many peers wait.

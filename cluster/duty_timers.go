@@ -88,22 +88,16 @@ func (l *leadership) endDrains(ctx context.Context) error {
 	})
 }
 
-// purge forgets what has outlived its retention.
+// purge forgets ended jobs that have outlived their retention. (Request ids are forgotten by each entry.)
 func (l *leadership) purge(ctx context.Context) error {
-	var clean muster.Version // of the state in which there was nothing left to forget
 	return l.every(ctx, purgeTick, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			s := l.server.hub.newest().snapshot
-			jobs := outlived(s, l.server.config.Clock.Wall(), keepJobs)
-			if len(jobs) == 0 && s.Version() == clean {
+			jobs := outlived(l.server.hub.newest().snapshot, l.server.config.Clock.Wall(), keepJobs)
+			if len(jobs) == 0 {
 				return nil
 			}
 			if err := l.proposeOne(ctx, &state.Purge{Term: l.term, Jobs: jobs}); err != nil {
 				return err
-			}
-			if len(jobs) < state.PurgeBatch {
-				clean = l.server.hub.newest().snapshot.Version()
-				return nil
 			}
 		}
 		return nil

@@ -229,10 +229,11 @@ func TestAnswersHeldBackFromBeforeTheCallNeverCount(t *testing.T) {
 	leader.network.hold()
 	c.eventually("answers of both followers at the gate", func() bool { return leader.network.holds(2) })
 
+	release := leader.network.turn()
 	since := leader.config.Clock.withDefaults().Boot()
 	contact := make(chan error, 1)
 	go func() { contact <- l.inContact(c.context(), since) }()
-	leader.network.release() // what was sent before the call comes in after it
+	release() // what was sent before the call comes in after it
 	c.eventually("answers to what was sent after the call at the gate", func() bool { return leader.network.holds(2) })
 	if value, _ := leader.contact.value(l.term); value == 0 || value > since {
 		t.Fatalf("contact is %d, and the call came at %d: answers to what was sent before it must count as old, the others not yet", value, since)

@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
+	"github.com/musterhpc/muster/wire"
+)
+
+// register makes a node known, with two GPUs.
+func (c *cluster) register() {
+	c.t.Helper()
+	reply, err := c.leader().Propose(c.context(), wire.CommandOf(&state.RegisterNode{Node: muster.Node{
+		Name: "gpu-1", Address: "10.0.0.1:1", IP: "10.0.0.1", Hardware: "hw", Boot: "boot", Instance: "instance", Session: "session-1",
+		MilliCores: 64000, Memory: 512 * muster.GiB, PortLow: 20000, PortHigh: 30000, GPUs: []muster.GPU{
+			{UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", Memory: 80 * muster.GiB, Health: muster.GPUHealthy},
+		},
+	}}))
+	if err != nil || reply.Result.Err != nil {
+		c.t.Fatal(err, reply)
+	}
+}
+
+func TestTheLeaderPlacesWhatFitsAndExplainsWhatWaits(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.register()
+	c.submit("first")
+	c.submit("second")
+	phase := func(id muster.JobID) muster.JobPhase {
+		job, _ := c.leader().hub.newest().snapshot.Job(id)
+		return job.Phase
+	}
+	var ids []muster.JobID
+	for job := range c.leader().hub.newest().snapshot.Jobs(0) {
+		ids = append(ids, job.ID)
+	}
+	c.eventually("the first to be placed", func() bool { return phase(ids[0]).Placed() })
+	if got := phase(ids[1]); got != muster.JobPending {
+		t.Errorf("the second is %v, and there is one GPU", got)
+	}
+	c.eventually("an explanation", func() bool {
+		why, err := c.leader().Explain(c.context(), ids[1])
+		return err == nil && why.Headline != "" && why.Position == 1 && why.Job.Name == "second"
+	})
+	if _, err := c.leader().Explain(c.context(), 999_999); muster.KindOf(err) != muster.KindNotFound {
+		t.Errorf("a job that does not exist: %v", err)
+	}
+}
+
+func TestRenewalsAreAnsweredInOrder(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.register()
+	reply, err := c.leader().Renew(c.context(), &wire.RenewBatch{Renewals: []*wire.NodeRenew{
+		{Node: 1, Session: "an older one", Renew: &wire.Renew{}},
+		{Node: 1, Session: "session-1", Renew: &wire.Renew{}},
+		{Node: 99, Session: "session-1", Renew: &wire.Renew{}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reply.Ok) != 3 || reply.Ok[0] || !reply.Ok[1] || reply.Ok[2] {
+		t.Errorf("answered %v, want only the second", reply.Ok)
+	}
+}
+
+func TestABrokenStreamMakesANodeSuspect(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	c.register()
+	if _, err := c.leader().Renew(c.context(), &wire.RenewBatch{Renewals: []*wire.NodeRenew{{Node: 1, Session: "session-1", Silent: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("suspicion", func() bool {
+		reply, err := c.leader().Suspects(c.context())
+		return err == nil && len(reply.Nodes) == 1 && strings.Contains(reply.Nodes[0].Reason, "broke")
+	})
+	c.submit("waits")
+	c.eventually("a reason", func() bool {
+		why, err := c.leader().Explain(c.context(), 1)
+		return err == nil && len(why.Reasons) > 0 && why.Reasons[0].Kind == "suspect"
+	})
+}
+
+func TestABackoffIsMeasuredFromWhenThisLeaderSawIt(t *testing.T) {
+	s := newLeaseStory(t)
+	retried := smallJob("retried")
+	retried.Groups[0].Retry = muster.Retry{Attempts: 1, On: []muster.Class{muster.ClassExit}, Delay: 10 * time.Second, MaxDelay: time.Minute}
+	a := s.place(retried)
+	s.apply(&state.ReportAllocs{Node: 1, Allocs: []muster.AllocReport{{ID: a.ID, Phase: muster.AllocEnded, Class: muster.ClassExit, ExitCode: 1}}})
+	job, _ := s.snapshot().Job(a.Job)
+	if job.Backoff == 0 {
+		t.Fatal("the job does not back off")
+	}
+	delays := backoffs{}
+	if due := delays.due(s.now, s.snapshot()); len(due) != 0 {
+		t.Fatal("due at once")
+	}
+	if due := delays.due(s.now+Boot(job.Backoff)-1, s.snapshot()); len(due) != 0 {
+		t.Fatal("due early")
+	}
+	if due := delays.due(s.now+Boot(job.Backoff), s.snapshot()); len(due) != 1 || due[0] != a.Job {
+		t.Fatalf("due: %v, want %v", due, a.Job)
+	}
+	s.apply(&state.Wake{Term: 1, Jobs: []muster.JobID{a.Job}})
+	if delays.due(s.now, s.snapshot()); len(delays) != 0 {
+		t.Fatal("a job that was woken is remembered")
+	}
+}
+
+func TestEndedJobsAreForgottenOldestFirst(t *testing.T) {
+	s := newLeaseStory(t)
+	now := time.UnixMilli(0).Add(365 * 24 * time.Hour)
+	for range 3 {
+		a := s.place(smallJob("job"))
+		s.apply(&state.ReportAllocs{Node: 1, Allocs: []muster.AllocReport{{ID: a.ID, Phase: muster.AllocEnded, Class: muster.ClassExit}}})
+	}
+	if jobs := outlived(s.snapshot(), now, 100); len(jobs) != 3 {
+		t.Errorf("after a year: %v are forgotten, want all three", jobs)
+	}
+	young := time.UnixMilli(1).Add(time.Hour)
+	if jobs := outlived(s.snapshot(), young, 100); len(jobs) != 0 {
+		t.Errorf("after an hour: %v are forgotten, want none", jobs)
+	}
+	if jobs := outlived(s.snapshot(), young, 2); len(jobs) != 1 {
+		t.Errorf("with room for two: %v are forgotten, want one", jobs)
+	}
+}
