@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -133,6 +134,8 @@ type contactTransport struct {
 	*raft.NetworkTransport
 	inner   raft.Transport // what sends: the NetworkTransport, or a test's wrapper of it
 	contact *contact
+
+	clockWrong *atomic.Bool // no votes are asked for while it is set
 }
 
 // AppendEntries sends entries, or a heartbeat.
@@ -159,15 +162,7 @@ func (t *contactTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddre
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-// The rest goes through the inner transport too.
-
-func (t *contactTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return t.inner.RequestVote(id, target, args, resp)
-}
-
-func (t *contactTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.inner.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
-}
+// The rest goes through the inner transport too; votes: clockguard.go.
 
 func (t *contactTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return t.inner.InstallSnapshot(id, target, args, resp, data)

@@ -47,13 +47,15 @@ type gossip struct {
 
 	at string // where other servers reach this one's gossip
 
-	mu    sync.Mutex
-	self  member
-	alive map[string]member // by id, this one included
+	mu     sync.Mutex
+	self   member
+	alive  map[string]member // by id, this one included
+	clock  Clock
+	clocks map[string]heardClock
 }
 
 func startGossip(c Config, self member) (*gossip, error) {
-	g := &gossip{logger: c.Logger.Named("gossip"), wake: make(chan struct{}, 1), stop: make(chan struct{}), join: c.Join, self: self, alive: map[string]member{}}
+	g := &gossip{logger: c.Logger.Named("gossip"), wake: make(chan struct{}, 1), stop: make(chan struct{}), join: c.Join, self: self, alive: map[string]member{}, clock: c.Clock, clocks: map[string]heardClock{}}
 	m := memberlist.DefaultLANConfig()
 	m.Name = self.ID
 	m.Label = c.ClusterID
@@ -62,7 +64,7 @@ func startGossip(c Config, self member) (*gossip, error) {
 	m.GossipInterval = 100 * time.Millisecond
 	m.TCPTimeout = 3 * time.Second
 	m.MsgpackUseNewTimeFormat = true
-	m.Delegate, m.Events = g, g
+	m.Delegate, m.Events, m.Ping = g, g, g
 	m.Logger = g.logger.StandardLogger(&hclog.StandardLoggerOptions{InferLevels: true})
 	var err error
 	if m.BindAddr, m.BindPort, err = hostPort(c.GossipAddress); err != nil {

@@ -30,6 +30,7 @@ const (
 type proposer struct {
 	apply func(data []byte, timeout time.Duration) raft.ApplyFuture
 	now   func() time.Time
+	guard *transferGuard
 	stop  chan struct{}
 	wait  sync.WaitGroup
 	slots chan struct{}
@@ -54,8 +55,8 @@ type outcome struct {
 	err    error
 }
 
-func newProposer(apply func([]byte, time.Duration) raft.ApplyFuture, now func() time.Time) *proposer {
-	p := &proposer{apply: apply, now: now, stop: make(chan struct{}), slots: make(chan struct{}, maxFlights), wake: make(chan struct{}, 1)}
+func newProposer(apply func([]byte, time.Duration) raft.ApplyFuture, now func() time.Time, guard *transferGuard) *proposer {
+	p := &proposer{apply: apply, now: now, guard: guard, stop: make(chan struct{}), slots: make(chan struct{}, maxFlights), wake: make(chan struct{}, 1)}
 	p.wait.Go(p.run)
 	return p
 }
@@ -146,7 +147,7 @@ func (p *proposer) fly(batch []*proposal) {
 	landed := make(chan struct{})
 	go func() { // not waited for: a future of raft's may never come back
 		defer close(landed)
-		deliver(batch, future)
+		p.guard.note(deliver(batch, future))
 	}()
 	p.wait.Go(func() {
 		defer func() { <-p.slots }()
@@ -168,20 +169,49 @@ func (p *proposer) fly(batch []*proposal) {
 	})
 }
 
-// deliver waits for an entry and hands out its results.
-func deliver(batch []*proposal, future raft.ApplyFuture) {
+// deliver waits for an entry and hands out its results; the error is raft's.
+func deliver(batch []*proposal, future raft.ApplyFuture) error {
 	if err := future.Error(); err != nil {
 		finish(batch, proposeError(err))
-		return
+		return err
 	}
 	results, ok := future.Response().([]state.Result)
 	if !ok || len(results) != len(batch) {
 		finish(batch, fmt.Errorf("the log entry at %d of %d commands gave %T (%d)", future.Index(), len(batch), future.Response(), len(results)))
-		return
+		return nil
 	}
 	index := muster.Index(future.Index())
 	for i, q := range batch {
 		q.offer(outcome{result: results[i], index: index})
+	}
+	return nil
+}
+
+// transferGuard ends a process whose raft is stuck in a transfer of leadership: such a leader refuses writes, at times for
+// good, while its heartbeats keep the others from electing one that does not.
+type transferGuard struct {
+	limit time.Duration
+	fatal func(error)
+	now   func() Boot
+
+	mu    sync.Mutex
+	since Boot // of the first refusal in a row; 0 = none
+	ended bool
+}
+
+func (g *transferGuard) note(err error) {
+	g.mu.Lock()
+	now := g.now()
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		g.since = 0
+	} else if g.since == 0 {
+		g.since = now
+	}
+	stuck := !g.ended && g.since > 0 && now-g.since > Boot(g.limit)
+	g.ended = g.ended || stuck
+	g.mu.Unlock()
+	if stuck {
+		g.fatal(fmt.Errorf("raft has refused writes for %v because of a transfer of leadership: it is stuck", g.limit))
 	}
 }
 

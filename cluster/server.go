@@ -53,6 +53,7 @@ type Server struct {
 	notify     chan bool // raft's word on leadership, as it comes
 	leadership atomic.Pointer[leadership]
 	nudges     chan struct{}
+	clockWrong atomic.Bool
 	members    chan struct{} // something about the members changed
 
 	mu           sync.Mutex
@@ -62,7 +63,10 @@ type Server struct {
 	shutdownErr  error
 }
 
-var errStopping = errors.New("this server is stopping")
+var (
+	errStopping   = errors.New("this server is stopping")
+	errClockWrong = errors.New("this server's clock is off: it does not stand for election")
+)
 
 // Start starts a server on its data directory. Everything it starts is stopped by Shutdown, or before Start fails.
 func Start(c Config) (_ *Server, err error) {
@@ -106,6 +110,7 @@ func Start(c Config) (_ *Server, err error) {
 	s.wait.Go(s.nudge)
 	s.wait.Go(s.followLeader)
 	s.wait.Go(s.snapshotByBytes)
+	s.wait.Go(s.watchClock)
 	s.wait.Go(func() { s.discover(s.life, isNew) })
 	return s, nil
 }
@@ -163,12 +168,12 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	r.NoLegacyTelemetry = true
 	r.Logger = s.logger.Named("raft")
 	s.raft, err = raft.NewRaft(r, s.newMachine(), s.entries, &watchedStable{s.store, s.watch}, snapshots,
-		&contactTransport{NetworkTransport: transport, inner: inner, contact: s.contact})
+		&contactTransport{NetworkTransport: transport, inner: inner, contact: s.contact, clockWrong: &s.clockWrong})
 	if err != nil {
 		return false, fmt.Errorf("raft: %w", err)
 	}
 	*undo = append(*undo, func() { s.raft.Shutdown().Error() })
-	s.proposer = newProposer(s.raft.Apply, c.Clock.Wall)
+	s.proposer = newProposer(s.raft.Apply, c.Clock.Wall, &transferGuard{limit: 2 * c.Timing.Election, fatal: c.Fatal, now: c.Clock.Boot})
 	*undo = append(*undo, s.proposer.close)
 	return !existing, nil
 }
