@@ -199,6 +199,8 @@ func (a *Agent) lookAtClocks(ctx context.Context) {
 			s.hangUp(fmt.Errorf("no answer to a renewal within %s", muster.FormatDuration(limit)))
 		} else if s.welcome && now.Sub(a.renewed) >= renewEvery(a.shortestLease()) {
 			a.renewAll(ctx)
+		} else if s.welcome {
+			a.renewUnleased(now)
 		}
 	}
 	if now.Sub(a.swept) >= sweepEvery {
@@ -261,6 +263,20 @@ func (a *Agent) renewAll(ctx context.Context) {
 	})
 }
 
+// renewUnleased asks again for what waits for its first lease: a renewal on its way to a leader that died gets no answer.
+func (a *Agent) renewUnleased(now time.Time) {
+	var ids []muster.AllocID
+	for id, t := range a.tasks {
+		_, leased := a.leases.ends[id]
+		if t.assignment != nil && !t.gone && !leased && t.phase < muster.AllocRunning && now.Sub(t.named) >= heartbeat {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		a.renew(ids, nil)
+	}
+}
+
 // gauges are the newest measurements of this machine.
 func (a *Agent) gauges() *wire.Gauges {
 	g := &wire.Gauges{CpuMilli: int64(a.cpu.read(time.Now()))}
@@ -276,6 +292,12 @@ func (a *Agent) renew(ids []muster.AllocID, gauges *wire.Gauges) {
 		return
 	}
 	seq := a.leases.send(a.host.now(), ids)
+	now := time.Now()
+	for _, id := range ids {
+		if t := a.tasks[id]; t != nil {
+			t.named = now
+		}
+	}
 	a.session.send(&wire.FromWorker{Message: &wire.FromWorker_Renew{Renew: &wire.Renew{
 		Seq: seq, Allocs: wire.AllocIDsOf(ids), Gauges: gauges,
 	}}})

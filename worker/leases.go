@@ -19,8 +19,9 @@ type leases struct {
 
 // renewal is one that has not been answered yet.
 type renewal struct {
-	at     exec.BootTime
-	allocs []muster.AllocID
+	at        exec.BootTime
+	allocs    []muster.AllocID
+	overtaken bool // a newer one was answered: this one got lost on the way to a leader that died, or is only late
 }
 
 func newLeases() leases {
@@ -42,6 +43,15 @@ func (l *leases) answered(seq uint64, length func(muster.AllocID) time.Duration)
 		return nil
 	}
 	delete(l.sent, seq)
+	for older, o := range l.sent {
+		if older < seq {
+			o.overtaken = true
+			l.sent[older] = o
+		}
+		if o.overtaken && r.at.Sub(o.at) > answerWithin {
+			delete(l.sent, older)
+		}
+	}
 	var moved []muster.AllocID
 	for _, id := range r.allocs {
 		if lease := length(id); lease > 0 && r.at.Add(lease) > l.ends[id] {
@@ -67,11 +77,11 @@ func (l *leases) first(id muster.AllocID, lease time.Duration, now exec.BootTime
 	return at.Add(lease)
 }
 
-// oldest is when the oldest renewal was sent that has no answer; 0: there is none.
+// oldest is when the oldest renewal was sent that has no answer, nor any newer one; 0: there is none.
 func (l *leases) oldest() exec.BootTime {
 	var at exec.BootTime
 	for _, r := range l.sent {
-		if at == 0 || r.at < at {
+		if !r.overtaken && (at == 0 || r.at < at) {
 			at = r.at
 		}
 	}

@@ -41,6 +41,18 @@ func TestLeasesCountFromTheSendingOfAnAnsweredRenewal(t *testing.T) {
 			t.Errorf("overdue at %d s: %v", at, !overdue)
 		}
 	}
+	lost := l.send(boot(112*time.Second), []muster.AllocID{id(1)})
+	after := l.send(boot(115*time.Second), []muster.AllocID{id(2)})
+	if l.oldest() != boot(112*time.Second) {
+		t.Error("a renewal without an answer isn't noticed")
+	}
+	l.answered(after, length) // so the server does answer
+	if l.oldest() != 0 {
+		t.Error("one that got lost before makes the server look silent")
+	}
+	if moved := l.answered(lost, length); len(moved) != 1 || l.ends[id(1)] != boot(172*time.Second) {
+		t.Error("one that was only late doesn't count")
+	}
 	third := l.send(boot(120*time.Second), []muster.AllocID{id(1)})
 	l.hangUp() // the stream is gone, and with it every answer
 	if l.answered(third, length) != nil || l.oldest() != 0 {

@@ -27,6 +27,7 @@ type task struct {
 	own        muster.Stop        // what the agent itself wants
 	busy       bool               // an action is under way
 	killing    bool               // it is being killed past a silent supervisor
+	named      time.Time          // when a renewal last named it
 	retryAt    time.Time          // when what failed is tried again; zero = nothing is
 
 	acked muster.AllocPhase // the phase that the servers have
