@@ -17,12 +17,13 @@ import (
 )
 
 // Local is a cluster of servers in this process, on real disks and loopback, with workers whose link to the servers can be
-// cut. Their tasks are real processes.
+// cut, and with servers that can be frozen. Their tasks are real processes.
 type Local struct {
 	t         testing.TB
 	Dir       string
 	addresses []string
 	servers   []*cluster.Server
+	raft      []*Link // what each server hears of raft comes through it
 }
 
 // StartLocal starts n servers and waits until one leads. All ends with the test.
@@ -53,6 +54,8 @@ func (l *Local) startServer(i, expect int, join []string) (gossip string) {
 	}
 	address := listener.Addr().String()
 	raft, grpc := cluster.Split(listener)
+	hears := newLink()
+	raft = &linkedListener{raft, hears}
 	name := "s" + string(rune('1'+i))
 	server, err := cluster.Start(cluster.Config{
 		DataDir: filepath.Join(l.Dir, name), Name: name, ClusterID: "test", RPCAddress: address, RaftListener: raft,
@@ -70,18 +73,38 @@ func (l *Local) startServer(i, expect int, join []string) (gossip string) {
 		}
 	})
 	l.t.Cleanup(func() {
+		hears.Heal()
 		service.Stop()
 		serving.Wait()
 		if err := server.Shutdown(); err != nil {
 			l.t.Errorf("%s: %v", name, err)
 		}
 	})
-	l.addresses, l.servers = append(l.addresses, address), append(l.servers, server)
+	l.addresses, l.servers, l.raft = append(l.addresses, address), append(l.servers, server), append(l.raft, hears)
 	return server.GossipAddress()
 }
 
+// FreezeFollower keeps everything that raft says from a follower that worker has not connected to: it serves clients and
+// workers with a state that stands still. It gives the server's address, and how to let it go on.
+func (l *Local) FreezeFollower(worker *Link) (address string, thaw func()) {
+	l.t.Helper()
+	for i, server := range l.servers {
+		if _, leads := server.Leader(); !leads && worker.Dials(l.addresses[i]) == 0 {
+			l.raft[i].Cut()
+			return l.addresses[i], l.raft[i].Heal
+		}
+	}
+	l.t.Fatal("no follower is without this worker")
+	return "", nil
+}
+
+// quiet logs nothing unless MUSTER_TEST_LOG names a level.
 func quiet(name string) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: name, Level: hclog.LevelFromString(os.Getenv("MUSTER_TEST_LOG"))})
+	level := hclog.LevelFromString(os.Getenv("MUSTER_TEST_LOG"))
+	if level == hclog.NoLevel {
+		level = hclog.Off
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level})
 }
 
 // Client connects to all servers; closed with the test.
@@ -122,84 +145,4 @@ func (l *Local) Worker(name string, gpus int) *Link {
 		KillSupervisors(dir)
 	})
 	return link
-}
-
-// Link is what a worker's traffic with the servers goes through. While it is cut nothing passes, and nobody is told.
-type Link struct {
-	mu   sync.Mutex
-	open chan struct{} // closed while the link is whole
-}
-
-func newLink() *Link {
-	l := &Link{open: make(chan struct{})}
-	close(l.open)
-	return l
-}
-
-// Cut holds everything back.
-func (l *Link) Cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open = make(chan struct{})
-}
-
-// Heal lets everything through, what was held back first.
-func (l *Link) Heal() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-l.open:
-	default:
-		close(l.open)
-	}
-}
-
-func (l *Link) whole() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.open
-}
-
-func (l *Link) dial(ctx context.Context, address string) (net.Conn, error) {
-	select {
-	case <-l.whole():
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &linkedConn{Conn: conn, link: l, closed: make(chan struct{})}, nil
-}
-
-type linkedConn struct {
-	net.Conn
-	link   *Link
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (c *linkedConn) pass() {
-	select {
-	case <-c.link.whole():
-	case <-c.closed:
-	}
-}
-
-func (c *linkedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.pass()
-	return n, err
-}
-
-func (c *linkedConn) Write(p []byte) (int, error) {
-	c.pass()
-	return c.Conn.Write(p)
-}
-
-func (c *linkedConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
 }
