@@ -13,7 +13,7 @@ import (
 // each other's clocks in the answers to gossip's pings.
 const (
 	clockTolerance = 5 * time.Second
-	clockHeardFor  = time.Minute // older news of a clock is no news
+	clockHeardFor  = time.Minute // a clock's news stays good for so long, also of a server that is gone
 	clockLook      = time.Second
 )
 
@@ -51,6 +51,9 @@ func (g *gossip) NotifyPingComplete(other *memberlist.Node, roundTrip time.Durat
 	theirs := time.UnixMilli(int64(binary.BigEndian.Uint64(payload)))
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if _, server := g.alive[other.Name]; !server {
+		return // a worker's clock is its own affair
+	}
 	g.clocks[other.Name] = heardClock{ahead: theirs.Sub(g.clock.Wall().Add(-roundTrip / 2)), at: g.clock.Boot()}
 }
 
@@ -61,7 +64,7 @@ func (g *gossip) clockOff() (off time.Duration, judged bool) {
 	now := g.clock.Boot()
 	var ahead []time.Duration
 	for id, c := range g.clocks {
-		if _, server := g.alive[id]; !server || now-c.at > Boot(clockHeardFor) {
+		if now-c.at > Boot(clockHeardFor) {
 			delete(g.clocks, id)
 			continue
 		}

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
+// patient is a timing that a race build on busy cores keeps up with.
+var patient = Timing{500 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond}
+
 // cluster is some servers in this process, over loopback and real disks.
 type cluster struct {
 	t       testing.TB
@@ -60,7 +63,7 @@ func (c *cluster) add(expect int) *testServer {
 	s := &testServer{fatal: make(chan error, 8)}
 	s.config = Config{
 		DataDir: c.t.TempDir(), Name: fmt.Sprintf("server-%d", len(c.servers)+1), ClusterID: "test", Version: "1",
-		RPCAddress: "127.0.0.1:0", GossipAddress: "127.0.0.1:0", Expect: expect,
+		RPCAddress: "127.0.0.1:0", GossipAddress: "127.0.0.1:0", Expect: expect, Timing: patient,
 	}
 	if out := os.Getenv("MUSTER_TEST_LOG"); out != "" {
 		s.config.Logger = hclog.New(&hclog.LoggerOptions{Name: s.config.Name, Level: hclog.LevelFromString(out), Output: os.Stderr})
@@ -246,7 +249,8 @@ func smallJob(name string) *muster.JobSpec {
 // network stands between a server's raft and its transport: it can be cut, and it can hold answers back at a gate.
 type network struct {
 	raft.Transport
-	cut atomic.Bool // nothing goes out
+	cut  atomic.Bool  // nothing goes out
+	deaf atomic.Value // raft.ServerID: it gets no entries and no heartbeats
 
 	mu      sync.Mutex
 	holding bool
@@ -255,6 +259,9 @@ type network struct {
 }
 
 var errCut = errors.New("the network is cut")
+
+// deafen keeps AppendEntries from reaching one peer; "" ends it.
+func (n *network) deafen(id raft.ServerID) { n.deaf.Store(id) }
 
 // hold keeps every answer to AppendEntries from here on, heartbeats included, at the gate.
 func (n *network) hold() {
@@ -289,7 +296,7 @@ func (n *network) holds(peers int) bool {
 }
 
 func (n *network) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if n.cut.Load() {
+	if deaf, _ := n.deaf.Load().(raft.ServerID); n.cut.Load() || deaf == id {
 		return errCut
 	}
 	err := n.Transport.AppendEntries(id, to, args, resp)

@@ -13,15 +13,16 @@ import (
 // register makes a node known, with two GPUs.
 func (c *cluster) register() {
 	c.t.Helper()
-	reply, err := c.leader().Propose(c.context(), wire.CommandOf(&state.RegisterNode{Node: muster.Node{
+	node := wire.CommandOf(&state.RegisterNode{Node: muster.Node{
 		Name: "gpu-1", Address: "10.0.0.1:1", IP: "10.0.0.1", Hardware: "hw", Boot: "boot", Instance: "instance", Session: "session-1",
 		MilliCores: 64000, Memory: 512 * muster.GiB, PortLow: 20000, PortHigh: 30000, GPUs: []muster.GPU{
 			{UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", Memory: 80 * muster.GiB, Health: muster.GPUHealthy},
 		},
-	}}))
-	if err != nil || reply.Result.Err != nil {
-		c.t.Fatal(err, reply)
-	}
+	}})
+	c.eventually("a leader that takes the node", func() bool {
+		reply, err := c.leader().Propose(c.context(), node)
+		return err == nil && reply.Result.Err == nil
+	})
 }
 
 func TestTheLeaderPlacesWhatFitsAndExplainsWhatWaits(t *testing.T) {
@@ -53,14 +54,16 @@ func TestTheLeaderPlacesWhatFitsAndExplainsWhatWaits(t *testing.T) {
 func TestRenewalsAreAnsweredInOrder(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	c.register()
-	reply, err := c.leader().Renew(c.context(), &wire.RenewBatch{Renewals: []*wire.NodeRenew{
-		{Node: 1, Session: "an older one", Renew: &wire.Renew{}},
-		{Node: 1, Session: "session-1", Renew: &wire.Renew{}},
-		{Node: 99, Session: "session-1", Renew: &wire.Renew{}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var reply *wire.RenewBatchReply
+	c.eventually("an answer", func() (ok bool) {
+		var err error
+		reply, err = c.leader().Renew(c.context(), &wire.RenewBatch{Renewals: []*wire.NodeRenew{
+			{Node: 1, Session: "an older one", Renew: &wire.Renew{}},
+			{Node: 1, Session: "session-1", Renew: &wire.Renew{}},
+			{Node: 99, Session: "session-1", Renew: &wire.Renew{}},
+		}})
+		return err == nil
+	})
 	if len(reply.Ok) != 3 || reply.Ok[0] || !reply.Ok[1] || reply.Ok[2] {
 		t.Errorf("answered %v, want only the second", reply.Ok)
 	}

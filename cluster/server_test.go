@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-metrics"
 	"github.com/hashicorp/raft"
 
 	"github.com/musterhpc/muster"
@@ -318,4 +319,88 @@ func TestRequestsThatOnlyTheLeaderMayDecideAreRefused(t *testing.T) {
 	if _, err = c.leader().Propose(c.context(), huge); muster.KindOf(err) != muster.KindInvalid {
 		t.Errorf("a command of more than 4 MiB: %v", err)
 	}
+}
+
+func TestLeadershipLostAndRegainedAtOnceRestartsTheDuties(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	s := c.leader()
+	first := s.leadership.Load()
+	s.notify <- false
+	s.notify <- true
+	c.eventually("the duties to begin again", func() bool { l := s.leadership.Load(); return l != nil && l != first })
+	if first.ctx.Err() == nil {
+		t.Error("the first leadership goes on")
+	}
+	c.submit("job")
+}
+
+func TestARestartBeginsFromTheSnapshot(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	s := c.servers[0]
+	for range 5 {
+		c.submit("job")
+	}
+	if err := s.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	c.submit("after the snapshot")
+	digest := s.hub.newest().snapshot.Digest()
+	at := s.hub.newest().index
+	c.shutdown(s)
+	c.start(s)
+	if err := s.WaitApplied(c.context(), at); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.hub.newest(); now.index == at && now.snapshot.Digest() != digest {
+		t.Error("the restarted server differs")
+	}
+	if n := s.hub.newest().snapshot.JobCount(); n != 6 {
+		t.Errorf("%d jobs, want 6", n)
+	}
+}
+
+// With pipelining a follower that missed appends for a while was equal again only after half a minute.
+func TestAFollowerThatMissedWritesIsSoonEqualAgain(t *testing.T) {
+	c := startCluster(t, 3, func(_ int, c *Config) { c.Timing = WAN }) // one follower is all that holds the leader
+	f := c.followers()[0]
+	leader := c.leader()
+	leader.network.deafen(raft.ServerID(f.ID()))
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 50 {
+				if _, err := leader.Propose(c.context(), submission("write")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	leader.network.deafen("")
+	index := c.submit("last")
+	ctx, cancel := context.WithTimeout(c.context(), 7*time.Second)
+	defer cancel()
+	if err := f.WaitApplied(ctx, index); err != nil {
+		t.Errorf("seven seconds later: %v", err)
+	}
+}
+
+func TestMetricsOfTheLogArrive(t *testing.T) {
+	sink := metrics.NewInmemSink(time.Hour, time.Hour)
+	config := metrics.DefaultConfig("test")
+	config.EnableHostname, config.EnableRuntimeMetrics = false, false
+	if _, err := metrics.NewGlobal(config, sink); err != nil {
+		t.Fatal(err)
+	}
+	c := startCluster(t, 1, nil)
+	c.submit("job")
+	for _, interval := range sink.Data() {
+		interval.RLock()
+		_, ok := interval.Samples["test.raft.boltdb.logBatchSize"]
+		interval.RUnlock()
+		if ok {
+			return
+		}
+	}
+	t.Error("no metric of raft-boltdb: build with -tags hashicorpmetrics")
 }
