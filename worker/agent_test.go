@@ -374,6 +374,38 @@ func TestWhatCannotBePreparedSaysWhy(t *testing.T) {
 	}
 }
 
+func TestATakenMasterPortIsAMatterOfPreparing(t *testing.T) {
+	s := serve(t)
+	n := newNode(t, s)
+	n.machine.portTaken = "port 20000, the job's master port, is taken by another program"
+	n.agent()
+	c := s.accept(t)
+	c.welcome()
+	c.view(at(10), true, nil, lone(id(1)))
+	if _, ended := c.awaitReport(id(1), muster.AllocEnded); ended.Class != muster.ClassPrepare ||
+		ended.Message != "node node-1: port 20000, the job's master port, is taken by another program" {
+		t.Errorf("%+v", ended)
+	}
+}
+
+func TestOnlyAListenerTakesAPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	h := new(linuxHost)
+	if err := h.portFree(port); err == nil || !strings.Contains(err.Error(), "is taken by another program") {
+		t.Errorf("somebody listens there: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.portFree(port); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnAgentThatStartsAgainFindsItsTasksAndStartsNothingTwice(t *testing.T) {
 	s := serve(t)
 	n := newNode(t, s)

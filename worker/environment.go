@@ -35,6 +35,11 @@ func (f *Facts) stopFile() string     { return filepath.Join(f.TaskDir, controlD
 func (f *Facts) progressFile() string { return filepath.Join(f.TaskDir, controlDir, "progress") }
 func (f *Facts) hostFile() string     { return filepath.Join(f.TaskDir, controlDir, "hostfile") }
 
+// makes says whether dir is one that setUp makes, or lies in one. (The task directory itself a supervisor makes too.)
+func (f *Facts) makes(dir string) bool {
+	return dir == f.Checkpoint || strings.HasPrefix(dir, f.Checkpoint+"/") || strings.HasPrefix(dir, f.TaskDir+"/")
+}
+
 // environment is an ordered set of variables: a name that is set again keeps its place and gets the new value.
 type environment struct {
 	vars  []muster.EnvVar

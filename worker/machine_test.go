@@ -26,6 +26,7 @@ type machine struct {
 	changed chan struct{} // closed and replaced at each change
 
 	prepareFails string
+	portTaken    string
 	startFails   string
 	silent       bool // the supervisor answers nothing
 }
@@ -168,6 +169,15 @@ func (m *machine) now() exec.BootTime {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.clock
+}
+
+func (m *machine) portFree(port uint16) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.portTaken != "" && port != 0 {
+		return errors.New(m.portTaken)
+	}
+	return nil
 }
 
 func (m *machine) fencing() string { return "strong" }

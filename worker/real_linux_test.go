@@ -51,6 +51,7 @@ func script(id muster.AllocID, text string) *wire.Desired {
 	d.Spec.Groups[0].Task.Command = ""
 	d.Spec.Groups[0].Task.Script = text
 	d.Alloc.MilliCores, d.Alloc.Memory = 1000, int64(muster.GiB)
+	d.Alloc.Port = 0 // whatever runs on this machine
 	return d
 }
 
@@ -142,6 +143,31 @@ exit 7
 	}
 	if _, none := read(t, n.address, &wire.ReadLogRequest{Alloc: wire.AllocIDOf(id(99)), Follow: true}); none[0].GetNote() == "" {
 		t.Errorf("what isn't kept: %v", none)
+	}
+}
+
+// What a task's directory and its checkpoints' are is made before anybody looks for them.
+func TestATaskMayRunInADirectoryThatIsMadeForIt(t *testing.T) {
+	s := serve(t)
+	n, dir := realNode(t, s)
+	n.agent()
+	c := s.accept(t)
+	c.welcome()
+	for i, dirs := range [][2]string{
+		{"${checkpoint.dir}", "checkpoints/1001"}, {"${task.dir}/tmp", "tasks/1-2/tmp"}, {"${task.dir}", "tasks/1-3"},
+	} {
+		id := id(uint64(i + 1))
+		d := script(id, "pwd\n")
+		d.Spec.Groups[0].Task.Dir = dirs[0]
+		c.view(at(muster.Index(10+i)), i == 0, nil, d)
+		report, ended := c.awaitReport(id, muster.AllocEnded)
+		if ended.Class != muster.ClassNone {
+			t.Fatalf("in %s: %+v", dirs[0], ended)
+		}
+		c.ack(report.GetSeq())
+		if out, _ := read(t, n.address, &wire.ReadLogRequest{Alloc: wire.AllocIDOf(id)}); out != filepath.Join(*dir, dirs[1])+"\n" {
+			t.Errorf("%s is %q", dirs[0], out)
+		}
 	}
 }
 

@@ -2,7 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/worker/exec"
@@ -30,6 +35,8 @@ type host interface {
 	forgetExits(ids []muster.AllocID) error
 	// kill ends all processes of an allocation whose supervisor is silent.
 	kill(ctx context.Context, id muster.AllocID) error
+	// portFree says why the master port of a task can't be its: 0 needs none.
+	portFree(port uint16) error
 	now() exec.BootTime
 	fencing() string
 }
@@ -65,6 +72,29 @@ func (h *linuxHost) forgetExits(ids []muster.AllocID) error {
 
 func (h *linuxHost) kill(ctx context.Context, id muster.AllocID) error {
 	return exec.KillAlloc(ctx, h.config, id)
+}
+
+// portFree binds the port and lets it go. It does not listen, so that two who look at the same time don't meet.
+func (h *linuxHost) portFree(port uint16) error {
+	if port == 0 {
+		return nil
+	}
+	syscall.ForkLock.RLock()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		syscall.ForkLock.RUnlock()
+		return nil // a machine without IPv4 can't tell
+	}
+	unix.CloseOnExec(fd)
+	syscall.ForkLock.RUnlock()
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(port)}); errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("port %d, the job's master port, is taken by another program", port)
+	}
+	return nil
 }
 
 func (h *linuxHost) now() exec.BootTime { return exec.Now() }

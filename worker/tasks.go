@@ -151,9 +151,15 @@ func (a *Agent) prepare(ctx context.Context, t *task) {
 		intents = append(intents, a.intentRecord(t))
 	}
 	a.work.Go(func() {
-		written, made := make(chan error, 1), make(chan error, 1)
+		written, made := make(chan error, 1), make(chan struct{})
 		a.work.Go(func() { written <- a.writeJournal(intents...) })
-		a.work.Go(func() { made <- setUp(assignment, facts) })
+		var problem error // once made
+		a.work.Go(func() {
+			defer close(made)
+			if problem = a.host.portFree(assignment.Alloc.Port); problem == nil {
+				problem = setUp(assignment, facts)
+			}
+		})
 		err := within(ctx, prepareWithin, func(ctx context.Context) error {
 			facts := *facts
 			if assignment.spread() {
@@ -164,9 +170,14 @@ func (a *Agent) prepare(ctx context.Context, t *task) {
 				return err
 			}
 			spec.LeaseEnd = end
+			if facts.makes(spec.Dir) { // the supervisor looks whether it is there
+				if <-made; problem != nil {
+					return problem
+				}
+			}
 			return supervisor.Prepare(ctx, spec)
 		})
-		if problem := <-made; err == nil {
+		if <-made; err == nil {
 			err = problem
 		}
 		if <-written != nil {
