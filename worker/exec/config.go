@@ -87,6 +87,7 @@ func (c SupervisorConfig) args() []string {
 
 // SuperviseArgs is the hidden verb `muster supervise`: args is what stands behind it. The log goes to out.
 func SuperviseArgs(ctx context.Context, args []string, out io.Writer) error {
+	dropInherited()
 	var c SupervisorConfig
 	flags := flag.NewFlagSet("supervise", flag.ContinueOnError)
 	flags.SetOutput(out)
