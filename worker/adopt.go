@@ -52,7 +52,7 @@ func lostTask(id muster.AllocID, message string) *task {
 func (a *Agent) take(s exec.Status, supervised bool) {
 	t := &task{id: s.Alloc, phase: max(s.Phase, muster.AllocReady), supervised: supervised, end: endOf(s)}
 	t.forked = s.Pid != 0 || s.Phase >= muster.AllocRunning
-	a.tasks[s.Alloc] = t
+	a.tasks[s.Alloc], a.ordered = t, nil
 }
 
 // endOf is what a status says of an allocation's end, as far as it has come.

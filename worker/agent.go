@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Agent struct {
 	complaint string // of connect alone
 
 	tasks      map[muster.AllocID]*task
+	ordered    []*task // tasks by number; nil: one came or went since
 	seen       muster.Version
 	supervisor Supervisor // nil: none, one is being started
 	session    *session   // nil: none
@@ -154,10 +156,26 @@ func (a *Agent) loop(ctx context.Context) {
 			return
 		case f := <-a.inbox:
 			f()
+			a.takeMore()
 		case <-clock.C:
 			a.lookAtClocks(ctx)
 		}
 		a.turn(ctx)
+	}
+}
+
+// together is how many posted things the loop does at most before it sees what follows from them.
+const together = 256
+
+// takeMore does what was posted meanwhile: what follows is worked out once for all of it.
+func (a *Agent) takeMore() {
+	for range together - 1 {
+		select {
+		case f := <-a.inbox:
+			f()
+		default:
+			return
+		}
 	}
 }
 
@@ -174,12 +192,23 @@ func (a *Agent) post(ctx context.Context, f func()) bool {
 // turn does what follows from what is known now: the next action of each allocation, and the next report.
 func (a *Agent) turn(ctx context.Context) {
 	now := a.host.now()
-	for _, id := range sortedIDs(a.tasks) {
-		t := a.tasks[id]
+	for _, t := range a.inOrder() {
 		a.perform(ctx, t, step(t.desired(), t.observed(&a.leases, now)))
 	}
 	a.sendReports()
 	a.logs.update(a.tasks)
+}
+
+// inOrder gives the tasks in the order of their numbers.
+func (a *Agent) inOrder() []*task {
+	if a.ordered == nil {
+		a.ordered = make([]*task, 0, len(a.tasks))
+		for _, t := range a.tasks {
+			a.ordered = append(a.ordered, t)
+		}
+		slices.SortFunc(a.ordered, func(x, y *task) int { return compareIDs(x.id, y.id) })
+	}
+	return a.ordered
 }
 
 // lookAtClocks does what no message brings about.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,29 +24,37 @@ type nodeLogs struct {
 	cfg *Config
 
 	mu     sync.Mutex
-	live   map[muster.AllocID]*wire.LogChunk // what every chunk of an allocation says; known while the agent knows it
-	ended  map[muster.AllocID]bool
+	known  map[muster.AllocID]logFacts // while the agent knows the allocation
 	closed chan struct{}
 }
 
+// logFacts is what every chunk of an allocation's output says, and whether its process has ended.
+type logFacts struct {
+	group, rank int64
+	attempt     uint32
+	ended       bool
+}
+
 func newNodeLogs(c *Config) *nodeLogs {
-	return &nodeLogs{cfg: c, closed: make(chan struct{})}
+	return &nodeLogs{cfg: c, known: map[muster.AllocID]logFacts{}, closed: make(chan struct{})}
 }
 
 // update tells which allocations there are.
 func (n *nodeLogs) update(tasks map[muster.AllocID]*task) {
-	live, ended := make(map[muster.AllocID]*wire.LogChunk, len(tasks)), map[muster.AllocID]bool{}
-	for id, t := range tasks {
-		c := &wire.LogChunk{}
-		if t.assignment != nil {
-			c.Group, c.Rank, c.Attempt = int64(t.assignment.Alloc.Group), int64(t.assignment.Alloc.Rank), t.assignment.Alloc.Attempt
-		}
-		live[id] = c
-		ended[id] = t.phase == muster.AllocEnded
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.live, n.ended = live, ended
+	for id, t := range tasks {
+		f := logFacts{ended: t.phase == muster.AllocEnded}
+		if t.assignment != nil {
+			f.group, f.rank, f.attempt = int64(t.assignment.Alloc.Group), int64(t.assignment.Alloc.Rank), t.assignment.Alloc.Attempt
+		}
+		if known, ok := n.known[id]; !ok || known != f {
+			n.known[id] = f
+		}
+	}
+	if len(n.known) > len(tasks) {
+		maps.DeleteFunc(n.known, func(id muster.AllocID, _ logFacts) bool { return tasks[id] == nil })
+	}
 }
 
 // close ends the readers that follow.
@@ -56,12 +65,9 @@ func (n *nodeLogs) about(id muster.AllocID) (chunk *wire.LogChunk, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := &wire.LogChunk{Alloc: wire.AllocIDOf(id), Node: n.cfg.Name}
-	known := n.live[id]
-	if known == nil {
-		return c, false
-	}
-	c.Group, c.Rank, c.Attempt = known.GetGroup(), known.GetRank(), known.GetAttempt()
-	return c, !n.ended[id]
+	known, ok := n.known[id]
+	c.Group, c.Rank, c.Attempt = known.group, known.rank, known.attempt
+	return c, ok && !known.ended
 }
 
 // settle is how long after an allocation's end its log may still get its last lines. A log that is not complete then never

@@ -173,9 +173,9 @@ func (a *Agent) sessionOpened(s *session) {
 	s.opened = time.Now()
 	s.hello = map[muster.AllocID]muster.AllocPhase{}
 	reports := make([]muster.AllocReport, 0, len(a.tasks))
-	for _, id := range sortedIDs(a.tasks) {
-		r := a.tasks[id].report()
-		s.hello[id] = r.Phase
+	for _, t := range a.inOrder() {
+		r := t.report()
+		s.hello[t.id] = r.Phase
 		reports = append(reports, r)
 	}
 	node := a.node
@@ -279,7 +279,7 @@ func (a *Agent) receiveView(v *wire.View) error {
 		t := a.tasks[id]
 		if t == nil {
 			t = &task{id: id, phase: muster.AllocPlaced}
-			a.tasks[id] = t
+			a.tasks[id], a.ordered = t, nil
 		}
 		if t.assignment == nil {
 			fresh = append(fresh, id)

@@ -303,6 +303,7 @@ func (a *Agent) forget(ctx context.Context, t *task) {
 		}
 		a.post(ctx, func() {
 			delete(a.tasks, t.id)
+			a.ordered = nil
 			a.leases.drop(t.id)
 		})
 	})
@@ -334,10 +335,10 @@ func (a *Agent) sendReports() {
 	}
 	var reports []muster.AllocReport
 	phases := map[muster.AllocID]muster.AllocPhase{}
-	for _, id := range sortedIDs(a.tasks) {
-		if t := a.tasks[id]; t.news() {
+	for _, t := range a.inOrder() {
+		if t.news() {
 			reports = append(reports, t.report())
-			phases[id] = t.phase
+			phases[t.id] = t.phase
 		}
 	}
 	if len(reports) == 0 {
