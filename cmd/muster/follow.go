@@ -17,13 +17,10 @@ import (
 type logPrinter struct {
 	out, err   io.Writer
 	prefix     bool
-	groups     bool // several: the prefix names the group
-	groupNames []string
 	stderrOnly bool
 
 	mu      sync.Mutex
 	partial map[partialKey][]byte
-	failed  error
 }
 
 type partialKey struct {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ type runFlags struct {
 }
 
 // laterRunFlags are of the contract, and not built yet.
-var laterRunFlags = []string{"var", "var-file", "depends-on", "start-after", "start-within", "image"}
+var laterRunFlags = []string{"var", "var-file", "depends-on", "hold", "start-after", "start-within", "image"}
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
@@ -189,7 +190,7 @@ func (a *app) commandSpec(f *runFlags, args []string) ([]*muster.JobSpec, error)
 		return nil, muster.Errorf(muster.KindUsage, "--time-limit: %v", err)
 	}
 	if f.file.Priority != "" {
-		if _, err := fmt.Sscanf(f.file.Priority, "%d", &spec.Priority); err != nil {
+		if spec.Priority, err = strconv.Atoi(f.file.Priority); err != nil {
 			return nil, muster.Errorf(muster.KindUsage, "--priority %q is not a number from 0 to 100", f.file.Priority)
 		}
 	}
@@ -221,8 +222,8 @@ func optional[T any](text string, parse func(string) (T, error)) (value T, err e
 }
 
 func parseCores(s string) (muster.MilliCores, error) {
-	var cores float64
-	if _, err := fmt.Sscanf(s, "%g", &cores); err != nil || cores <= 0 || cores > 1e6 {
+	cores, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(cores > 0 && cores <= 1e6) {
 		return 0, fmt.Errorf("%q is not a number of cores, as in 4 or 0.5", s)
 	}
 	return muster.MilliCores(cores*1000 + 0.5), nil
