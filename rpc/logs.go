@@ -242,6 +242,9 @@ func (l *logRelay) source(ctx context.Context, a *muster.Allocation, give func(*
 			named := func(chunk *wire.LogChunk) error {
 				// A worker that has forgotten the allocation still has its log, and no longer knows whose it was.
 				chunk.Group, chunk.Rank, chunk.Attempt = int64(a.Group), int64(a.Rank), a.Attempt
+				if a.Running == 0 { // it never ran: there is no output to be missed
+					chunk.Note = ""
+				}
 				return give(chunk)
 			}
 			if moved, err = l.readFrom(ctx, address, at, named); err == nil || ctx.Err() != nil {

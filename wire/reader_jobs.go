@@ -59,6 +59,10 @@ func (r *Reader) jobInfo(j *muster.Job) *JobInfo {
 		Version:     VersionOf(r.Version()),
 	}
 	switch j.Phase {
+	case muster.JobPending, muster.JobStopping: // why it starts again, or ends
+		if n := len(j.Attempts); n > 0 {
+			info.Class, info.Reason = j.Attempts[n-1].Class.String(), j.Attempts[n-1].Reason
+		}
 	case muster.JobSucceeded, muster.JobFailed:
 		info.HasExitCode = true
 	case muster.JobCancelled: // before it ran there is no code

@@ -88,6 +88,31 @@ func TestAJobIsShownAsItGoes(t *testing.T) {
 	}
 }
 
+func TestAJobThatEndsOrStartsAgainSaysWhy(t *testing.T) {
+	c := newCluster(t)
+	id := c.submit("ann", "train", 1, 1)
+	if info := c.job(id); info.Class != "" || info.Reason != "" {
+		t.Errorf("never placed: %v", info)
+	}
+	c.run(id, 1)
+	if info := c.job(id); info.Class != "" || info.Reason != "" {
+		t.Errorf("running: %v", info)
+	}
+	c.do(&state.DrainNodes{Header: state.Header{User: "root"}, Nodes: []string{"w1"}, Reason: "fan", HasDeadline: true})
+	c.do(&state.DrainDue{Term: clusterTerm, Node: 1})
+	if info := c.job(id); info.State != "stopping" || info.Class != "drain" || info.Reason != "w1 is drained: fan" {
+		t.Errorf("asked to stop: %v", info)
+	}
+	c.report(id, muster.AllocEnded, muster.ClassDrain, 0)
+	if info := c.job(id); info.State != "pending" || info.Class != "drain" || info.Reason != "w1 is drained: fan" || info.HasExitCode {
+		t.Errorf("pending again: %v", info)
+	}
+	c.run(id, 2)
+	if info := c.job(id); info.State != "running" || info.Class != "" || info.Reason != "" {
+		t.Errorf("running again: %v", info)
+	}
+}
+
 func TestRanksOfAnAttemptThatTheClusterEndedAreEarlierOnes(t *testing.T) {
 	c := newCluster(t)
 	id := c.submit("ann", "train", 1, 1)

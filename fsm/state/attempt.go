@@ -182,6 +182,9 @@ func (s *State) describe(j *muster.Job, a *muster.Allocation) string {
 	case a.Class == muster.ClassOOM:
 		what = "ran out of memory"
 	case a.Class == muster.ClassTimeout:
+		if a.Message != "" {
+			return rank + ": " + a.Message
+		}
 		what = "reached its time limit"
 	case a.Class == muster.ClassPrepare:
 		what = "could not be prepared"
@@ -270,8 +273,7 @@ func (s *State) repair(j *muster.Job, at *muster.Attempt) {
 	}
 	s.requeue(j, 0)
 	j.Phase, j.Class = muster.JobHeld, at.Class
-	j.Reason = fmt.Sprintf("held: five attempts in a row ended within ten minutes, not by its own fault: %s; muster release %d lets it go on",
-		at.Reason, j.ID)
+	j.Reason = fmt.Sprintf("node, GPU or preparation failed five times in a row, at last: %s; muster release %d lets it go on", at.Reason, j.ID)
 }
 
 // retries says whether the job's retry block gives it another attempt.

@@ -201,7 +201,8 @@ func TestWhatTheClusterDidIsTriedAgainUntilTheLoopGuardHoldsIt(t *testing.T) {
 		}
 	}
 	j := fail()
-	if j.Phase != muster.JobHeld || j.Class != muster.ClassPrepare || !strings.Contains(j.Reason, "no folder /data; muster release 1 lets it go on") {
+	if j.Phase != muster.JobHeld || j.Class != muster.ClassPrepare || j.Reason != "node, GPU or preparation failed "+
+		"five times in a row, at last: rank 0 on gpu-01 could not be prepared: no folder /data; muster release 1 lets it go on" {
 		t.Fatalf("%s: %q", j.Phase, j.Reason)
 	}
 	w.do(&Release{Jobs: []muster.JobID{id}})
