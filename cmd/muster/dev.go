@@ -47,6 +47,12 @@ func (a *app) devCommand() *cobra.Command {
 			if options.servers < 1 || options.servers > 9 || options.workers < 0 || options.workers > 200 {
 				return muster.Errorf(muster.KindUsage, "--servers goes from 1 to 9, --workers from 0 to 200")
 			}
+			if _, err := muster.ParseBytes(options.memory); err != nil {
+				return muster.Errorf(muster.KindUsage, "--memory: %v", err)
+			}
+			if options.cores < 1 {
+				return muster.Errorf(muster.KindUsage, "--cores %d is no number of cores", options.cores)
+			}
 			kill, err := optional(killAfter, muster.ParseDuration)
 			if err != nil {
 				return muster.Errorf(muster.KindUsage, "--kill-leader-after: %v", err)
@@ -90,7 +96,8 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if running, err := readDevRecord(); err == nil && len(files) == 0 {
-		if syscall.Kill(running.Pid, 0) == nil {
+		var agents []devAgentStatus
+		if running.call(ctx, "GET", "/status", nil, &agents) == nil { // a pid says little: it may be another's by now
 			return muster.Errorf(muster.KindConflict, "a muster dev runs already, with pid %d, in %s", running.Pid, running.Dir).
 				WithHint("End it with: muster dev stop")
 		}
@@ -123,8 +130,8 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 		return err
 	}
 	defer client.Close()
-	fmt.Fprintf(a.io.err, "muster dev: %d servers, %d workers with %d simulated %s each, ready after %.1f s\n",
-		options.servers, options.workers, options.gpus, options.gpuModel, time.Since(began).Seconds())
+	fmt.Fprintf(a.io.err, "muster dev: %s, %s with %d simulated %s each, ready after %.1f s\n",
+		count(options.servers, "server"), count(options.workers, "worker"), options.gpus, options.gpuModel, time.Since(began).Seconds())
 	leader := func(ctx context.Context) (string, error) { return leaderOf(ctx, client) }
 	if len(files) > 0 {
 		return a.devFiles(ctx, cluster, client, jobs, killAfter)
@@ -158,6 +165,11 @@ func (a *app) devFiles(ctx context.Context, cluster *devCluster, client *rpc.Cli
 			request.Specs = append(request.Specs, wire.JobSpecOf(spec))
 		}
 		reply, err := client.Submit(ctx, request)
+		if err != nil && muster.KindOf(err) != muster.KindUnavailable && ctx.Err() == nil {
+			a.printError(err)
+			worst = max(worst, exitMuster) // refused: the next file has its turn all the same
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -229,28 +241,29 @@ func (c *devCluster) nameOf(address string) string {
 func (c *devCluster) ready(ctx context.Context) (*rpc.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, devReadyWithin)
 	defer cancel()
-	var last error
-	for ctx.Err() == nil {
-		client, err := dialServers(c.addresses(), rpc.Options{}, nil)
-		if err == nil {
-			if last = c.allReady(ctx, client); last == nil {
+	client, err := dialServers(c.addresses(), rpc.Options{Patience: -1}, nil)
+	if err != nil {
+		return nil, err
+	}
+	ready := make(chan error, 1)
+	go func() { ready <- c.allReady(ctx, client) }()
+	for {
+		select {
+		case err := <-ready:
+			if err == nil {
 				return client, nil
 			}
 			client.Close()
-		} else {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	for _, a := range c.agents {
-		if a.pid() == 0 {
-			return nil, muster.Errorf(muster.KindError, "%s does not come up: %s", a.name, a.lastWords()).WithHint("Its log: %s", a.log())
+			return nil, fmt.Errorf("the dev cluster isn't ready after %s: %w", devReadyWithin, err)
+		case <-time.After(50 * time.Millisecond):
+			if a := c.failing(); a != nil {
+				cancel()
+				<-ready
+				client.Close()
+				return nil, muster.Errorf(muster.KindError, "%s does not come up: %s", a.name, a.lastWords())
+			}
 		}
 	}
-	return nil, fmt.Errorf("the dev cluster isn't ready after %s: %w", devReadyWithin, last)
 }
 
 func (c *devCluster) allReady(ctx context.Context, client *rpc.Client) error {

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/config"
 )
 
 // devOptions is what `muster dev` was asked for.
@@ -29,7 +33,6 @@ type devOptions struct {
 	dir              string // of everything; made when it isn't there
 	http             string // of s1
 	restart          bool
-	raftTiming       string
 }
 
 // devCluster is the servers and workers of a `muster dev`, each a child process of its own, so that kill -9 is real.
@@ -57,6 +60,7 @@ type devAgent struct {
 	mu       sync.Mutex
 	process  *os.Process
 	restarts int
+	ends     int // how often its process ended
 }
 
 const devRestartDelay = time.Second
@@ -73,27 +77,35 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		return nil, err
 	}
 	next := func() int { p := ports[0]; ports = ports[1:]; return p }
+	// A directory that an earlier cluster left: its servers know each other by their addresses.
+	earlier := func(name string) *config.Config {
+		if old, _ := config.Load((&devAgent{dir: filepath.Join(options.dir, name)}).file()); old != nil {
+			return old
+		}
+		return new(config.Config)
+	}
 	var join []cty.Value
 	type server struct{ rpc, gossip, http int }
 	var servers []server
 	for i := range options.servers {
-		s := server{next(), next(), next()}
+		old := earlier(fmt.Sprintf("s%d", i+1)).Ports
+		s := server{cmp.Or(old.RPC, next()), cmp.Or(old.Gossip, next()), cmp.Or(old.HTTP, next())}
 		if i == 0 && options.http != "" {
-			_, port, err := net.SplitHostPort(options.http)
-			if err != nil {
-				return nil, fmt.Errorf("--http %q: %w", options.http, err)
-			}
-			if s.http, err = strconv.Atoi(port); err != nil {
-				return nil, fmt.Errorf("--http %q: the port is not a number", options.http)
+			if s.http, err = loopbackPort(options.http); err != nil {
+				return nil, err
 			}
 		}
 		servers = append(servers, s)
 		join = append(join, cty.StringVal(loopback(s.gossip)))
 	}
+	others := join
+	if len(servers) == 1 {
+		others = nil // one that expects nobody else and is told whom to join would only join
+	}
 	for i, s := range servers {
 		a := c.agent(fmt.Sprintf("s%d", i+1), true, s.rpc)
 		a.http = loopback(s.http)
-		err := a.write(join, map[string]int{"rpc": s.rpc, "gossip": s.gossip, "http": s.http}, func(body *hclwrite.Body) {
+		err := a.write(others, map[string]int{"rpc": s.rpc, "gossip": s.gossip, "http": s.http}, func(body *hclwrite.Body) {
 			block := body.AppendNewBlock("server", nil).Body()
 			block.SetAttributeValue("expect", cty.NumberIntVal(int64(options.servers)))
 			block.SetAttributeValue("voters", cty.NumberIntVal(int64(options.servers)))
@@ -103,8 +115,9 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		}
 	}
 	for i := range options.workers {
-		rpc := next()
-		a := c.agent(fmt.Sprintf("w%d", i+1), false, rpc)
+		name := fmt.Sprintf("w%d", i+1)
+		rpc := cmp.Or(earlier(name).Ports.RPC, next())
+		a := c.agent(name, false, rpc)
 		err := a.write(join, map[string]int{"rpc": rpc, "gossip": 0, "http": 0}, func(body *hclwrite.Body) {
 			block := body.AppendNewBlock("worker", nil).Body()
 			block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
@@ -129,6 +142,19 @@ func (c *devCluster) agent(name string, server bool, rpc int) *devAgent {
 	}
 	c.agents = append(c.agents, a)
 	return a
+}
+
+// loopbackPort reads --http: a port, on loopback where a host is named.
+func loopbackPort(address string) (int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		host, text = "", address
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 || host != "" && host != "localhost" && host != "127.0.0.1" {
+		return 0, muster.Errorf(muster.KindUsage, "--http %q is no address of this machine's loopback, as in 127.0.0.1:4690", address)
+	}
+	return port, nil
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -160,7 +186,9 @@ func (a *devAgent) write(join []cty.Value, ports map[string]int, role func(*hclw
 	body.SetAttributeValue("data_dir", cty.StringVal(a.dir))
 	body.SetAttributeValue("bind", cty.StringVal("127.0.0.1"))
 	body.SetAttributeValue("cluster", cty.StringVal("dev"))
-	body.SetAttributeValue("join", cty.ListVal(join))
+	if len(join) > 0 {
+		body.SetAttributeValue("join", cty.ListVal(join))
+	}
 	role(body)
 	block := body.AppendNewBlock("ports", nil).Body()
 	for _, name := range []string{"http", "rpc", "gossip"} {
@@ -250,6 +278,7 @@ func (c *devCluster) runOnce(ctx context.Context, a *devAgent) error {
 	err = command.Wait()
 	a.mu.Lock()
 	a.process = nil
+	a.ends++
 	a.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		a.note("ended: " + err.Error())
@@ -331,13 +360,34 @@ func (c *devCluster) stop() {
 	}
 }
 
-// lastWords gives the end of an agent's log, for when it doesn't come up.
+// failing gives an agent that ended twice, or once and stays so: it won't come up.
+func (c *devCluster) failing() *devAgent {
+	for _, a := range c.agents {
+		a.mu.Lock()
+		ends := a.ends
+		a.mu.Unlock()
+		if ends > 1 || ends == 1 && !c.options.restart {
+			return a
+		}
+	}
+	return nil
+}
+
+// lastWords gives the end of an agent's log, for when it doesn't come up: what it said before it ended.
 func (a *devAgent) lastWords() string {
 	body, err := os.ReadFile(a.log())
 	if err != nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
+	for i, line := range slices.Backward(lines) {
+		if words, ok := strings.CutPrefix(line, "muster: "); ok {
+			if i+1 < len(lines) && strings.HasPrefix(lines[i+1], " ") {
+				words += ". " + strings.TrimSpace(lines[i+1])
+			}
+			return words
+		}
+	}
 	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
@@ -358,5 +408,5 @@ func (c *devCluster) find(name string) (*devAgent, error) {
 			return a, nil
 		}
 	}
-	return nil, errors.New("there is no " + name)
+	return nil, muster.Errorf(muster.KindNotFound, "there is no %s in this dev cluster", name)
 }

@@ -95,7 +95,11 @@ func (c *devCluster) serveControl(ctx, children context.Context, socket string, 
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, value any, err error) {
 		if err != nil {
-			w.WriteHeader(http.StatusConflict)
+			status := http.StatusConflict
+			if muster.KindOf(err) == muster.KindNotFound {
+				status = http.StatusNotFound
+			}
+			w.WriteHeader(status)
 			value = err.Error()
 		}
 		_ = json.NewEncoder(w).Encode(value) // the client that went away doesn't want it
@@ -170,7 +174,7 @@ func (c *devCluster) killLeader(ctx context.Context, leader func(context.Context
 
 // call asks the running `muster dev`.
 func (r *devRecord) call(ctx context.Context, method, path string, query url.Values, answer any) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", r.Control)
 	}}}
@@ -190,7 +194,11 @@ func (r *devRecord) call(ctx context.Context, method, path string, query url.Val
 		if err := json.NewDecoder(response.Body).Decode(&message); err != nil {
 			message = response.Status
 		}
-		return muster.Errorf(muster.KindError, "%s", message)
+		kind := muster.KindError
+		if response.StatusCode == http.StatusNotFound {
+			kind = muster.KindNotFound
+		}
+		return muster.Errorf(kind, "%s", message)
 	}
 	return json.NewDecoder(response.Body).Decode(answer)
 }

@@ -190,6 +190,14 @@ func (a *app) when(ms int64, now time.Time) string {
 	return local.Format("Jan 2 15:04")
 }
 
+// count says how many there are: "1 job", "3 jobs".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // short prints a duration in at most two units: "12s", "3m20s", "4h10m", "2d3h".
 func short(d time.Duration) string {
 	switch d = d.Round(time.Second); {
