@@ -81,6 +81,16 @@ func Dial(addresses []string, options Options) (*Client, error) {
 	return c, nil
 }
 
+// Patiently gives a client over the same connections whose calls try on until their context ends. It ends with c.
+func (c *Client) Patiently() *Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	patient := &Client{options: c.options, connections: c.connections, given: c.given, current: c.current, leader: c.leader,
+		avoided: c.avoided, seen: c.seen}
+	patient.options.Patience = 0
+	return patient
+}
+
 // Close ends all connections.
 func (c *Client) Close() error {
 	c.connections.close()

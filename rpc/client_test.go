@@ -61,6 +61,22 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+func TestAPatientClientTriesOnUntilItsContextEnds(t *testing.T) {
+	client, err := rpc.Dial([]string{"127.0.0.1:1"}, rpc.Options{Patience: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.ListJobs(t.Context(), &wire.ListJobsRequest{}); muster.KindOf(err) != muster.KindUnavailable {
+		t.Errorf("without patience: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := client.Patiently().ListJobs(ctx, &wire.ListJobsRequest{}); err == nil || ctx.Err() == nil {
+		t.Errorf("with patience it gave up by itself: %v", err)
+	}
+}
+
 func TestAddressesAreCompletedOrRefused(t *testing.T) {
 	for _, address := range []string{"", "unix://relative", "a/b", "host:", "1:2:3", ":4691"} {
 		if _, err := rpc.Dial([]string{address}, rpc.Options{}); muster.KindOf(err) != muster.KindUsage {

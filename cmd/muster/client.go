@@ -14,7 +14,7 @@ func (a *app) dial() (*rpc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dialServers(addresses, rpc.Options{Patience: a.patience}, a.io.err)
+	return dialServers(addresses, rpc.Options{}, a.io.err)
 }
 
 // dialServers makes a client; what goes on in between ("no leader yet, trying on") is said on notes, which may be nil.

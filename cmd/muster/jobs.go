@@ -271,7 +271,7 @@ func (a *app) wait(ctx context.Context, refs []*wire.JobRef, until string, done 
 		defer cancel()
 		ctx = timed
 	}
-	infos, err := await(ctx, client, refs, any, done, nil)
+	infos, err := await(ctx, client.Patiently(), refs, any, done, nil)
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
 		fmt.Fprintf(a.io.err, "muster: not so after %s\n", muster.FormatDuration(limit))

@@ -20,23 +20,20 @@ func (a *app) logsCommand() *cobra.Command {
 	var since, ranks string
 	var attempt uint32
 	cmd := &cobra.Command{
-		Use: "logs JOB", Short: "what a job's ranks have printed", Args: usageArgs(cobra.ExactArgs(1)),
+		Use: "logs JOB[/RANK][@ATTEMPT]", Short: "what a job's ranks have printed", Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &wire.LogsRequest{Follow: follow, LastLines: lines, Attempt: attempt}
-			ref, err := jobRef(args[0])
+			err := selectRanks(request, ranks)
 			if err != nil {
 				return err
 			}
-			request.Job = ref
+			if err := nameRank(request, args[0]); err != nil {
+				return err
+			}
 			if request.Since, err = moment(since, time.Now()); err != nil {
 				return err
 			}
-			if err := selectRanks(request, ranks); err != nil {
-				return err
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
-			return a.logs(ctx, request, noPrefix, stderr)
+			return a.logs(cmd.Context(), request, noPrefix, stderr)
 		},
 	}
 	flags := cmd.Flags()
@@ -49,6 +46,28 @@ func (a *app) logsCommand() *cobra.Command {
 	flags.BoolVar(&noPrefix, "no-prefix", false, "no [rank@node] before the lines")
 	flags.BoolVar(&a.global.stale, "stale", false, "answer from any server's own state")
 	return cmd
+}
+
+// nameRank reads JOB, JOB/RANK or JOB/GROUP/RANK, each with @ATTEMPT behind it or without.
+func nameRank(request *wire.LogsRequest, text string) (err error) {
+	job, attempt, named := strings.Cut(text, "@")
+	if named {
+		n, err := strconv.ParseUint(attempt, 10, 32)
+		if err != nil || n == 0 {
+			return muster.Errorf(muster.KindUsage, "%q: attempts count from 1, as in train@2", text)
+		}
+		request.Attempt = uint32(n)
+	}
+	if slash := strings.LastIndexByte(job, '/'); slash >= 0 {
+		rank, err := strconv.ParseInt(job[slash+1:], 10, 32)
+		if err != nil || rank < 0 || len(request.Ranks) > 0 || request.Failed {
+			return muster.Errorf(muster.KindUsage, "%q: a rank is a number behind the job's name, as in train/3, and then there is no --rank", text)
+		}
+		request.Ranks = []int64{rank}
+		job, _, _ = strings.Cut(job[:slash], "/") // a group: a job has one, and its ranks are the job's
+	}
+	request.Job, err = jobRef(job)
+	return err
 }
 
 // selectRanks reads --rank: a list of numbers, all, or failed.
@@ -81,10 +100,26 @@ func (a *app) logs(ctx context.Context, request *wire.LogsRequest, noPrefix, std
 		return err
 	}
 	request.Job = &wire.JobRef{Id: info.GetId()} // a name must not come to mean a newer job on the way
+	if request.GetFollow() {
+		client = client.Patiently()
+	}
 	printer := newLogPrinter(a.io, info, noPrefix, stderrOnly)
-	err = client.FollowLogs(ctx, request, printer.chunk)
-	if ctx.Err() != nil {
+	interrupted := make(chan os.Signal, 2)
+	signal.Notify(interrupted, os.Interrupt)
+	defer signal.Stop(interrupted)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	ended := make(chan error, 1)
+	go func() { ended <- client.FollowLogs(ctx, request, printer.chunk) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-interrupted:
+	}
+	leave()
+	<-ended
+	if !request.GetFollow() {
 		return exitCode(exitDetached)
 	}
-	return err
+	return a.detached(client, []*wire.JobRef{request.Job}, interrupted)
 }

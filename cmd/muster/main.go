@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,8 +40,7 @@ func run(ctx context.Context, args []string, io streams) int {
 type app struct {
 	io       streams
 	global   globalFlags
-	attached bool          // the verb carries a job's exit code: muster's own failures are 125
-	patience time.Duration // with servers that do not answer; 0: ten seconds, negative: until Ctrl-C
+	attached bool // the verb carries a job's exit code: muster's own failures are 125
 }
 
 type globalFlags struct {

@@ -281,7 +281,7 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, specs []*muster.
 		}
 		return nil
 	}
-	return a.follow(ctx, client, refsOf(reply.GetIds()), !f.wait && len(specs) == 1)
+	return a.follow(ctx, client.Patiently(), refsOf(reply.GetIds()), !f.wait && len(specs) == 1)
 }
 
 func refsOf(ids []uint64) []*wire.JobRef {

@@ -20,13 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestCommandLine(t *testing.T) {
-	home, err := os.MkdirTemp("", "ms-") // short: sockets live below it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(home) })
-	environment := []string{"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "MUSTER_ADDR=", "MUSTER_CONTEXT="}
-	startDev(t, environment, home)
+	environment := startDev(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +36,15 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// startDev starts the cluster that the scripts use; it ends with the test.
-func startDev(t *testing.T, environment []string, home string) {
+// startDev starts a cluster, which ends with the test, and gives the environment in which verbs find it.
+func startDev(t *testing.T) (environment []string) {
 	t.Helper()
+	home, err := os.MkdirTemp("", "ms-") // short: sockets live below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	environment = []string{"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "MUSTER_ADDR=", "MUSTER_CONTEXT="}
 	dev := exec.Command("muster", "dev", "--data-dir", filepath.Join(home, "d"))
 	output := new(bytes.Buffer)
 	dev.Env = append(os.Environ(), environment...)
@@ -63,7 +63,7 @@ func startDev(t *testing.T, environment []string, home string) {
 		ps := exec.Command("muster", "ps")
 		ps.Env = dev.Env
 		if ps.Run() == nil {
-			return
+			return environment
 		}
 		select {
 		case err := <-ended:
