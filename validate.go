@@ -145,8 +145,11 @@ func (g *Group) validate(v *validator, at string) {
 	if g.Disconnect.StopAfter < MinLease {
 		v.fail(at+".disconnect.stop_after", "", "stop_after %s is less than %s", FormatDuration(max(g.Disconnect.StopAfter, 0)), FormatDuration(MinLease))
 	}
-	if g.Disconnect.Replace > ReplaceImmediately {
-		v.fail(at+".disconnect.replace", `Say "after_stop" or "immediately"`, "the replacement rule is not known")
+	switch {
+	case g.Disconnect.Replace == ReplaceImmediately:
+		v.fail(at+".disconnect.replace", `Say "after_stop"`, `replace = "immediately" is not supported yet`)
+	case g.Disconnect.Replace > ReplaceImmediately:
+		v.fail(at+".disconnect.replace", `Say "after_stop"`, "the replacement rule is not known")
 	}
 	g.Task.validate(v, at+".task")
 }

@@ -86,6 +86,9 @@ func TestEachMistakeIsNamedWithItsField(t *testing.T) {
 		{"groups[0].checkpoint.signal", "SIGSTOP", func(_ *muster.JobSpec, g *muster.Group) { g.Checkpoint.Signal = "SIGSTOP" }},
 		{"groups[0].checkpoint.signal", "no process can save", func(_ *muster.JobSpec, g *muster.Group) { g.Checkpoint.Signal = "SIGKILL" }},
 		{"groups[0].disconnect.stop_after", "9s", func(_ *muster.JobSpec, g *muster.Group) { g.Disconnect.StopAfter = 9 * time.Second }},
+		{"groups[0].disconnect.replace", "not supported yet", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Disconnect.Replace = muster.ReplaceImmediately
+		}},
 		{"groups[0].task", "nothing to run", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Command = "" }},
 		{"groups[0].task.command", "a script and a command", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Script = "x" }},
 		{"groups[0].task.command", "blank", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Command = "python train.py" }},

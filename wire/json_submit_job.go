@@ -106,7 +106,9 @@ func (d *jsonReader) groupKeys(g *muster.Group) keys {
 		"disconnect": d.block(keys{
 			"stop_after": d.intoDuration(&g.Disconnect.StopAfter),
 			"replace": func(at string, raw json.RawMessage) {
-				g.Disconnect.Replace = muster.Replace(d.word(at, raw, replaceWords))
+				if d.word(at, raw, replaceWords) == int(muster.ReplaceImmediately) {
+					d.fail(at, `"immediately" is not supported yet`)
+				}
 			},
 		}),
 		"task": func(at string, raw json.RawMessage) {

@@ -108,7 +108,7 @@ func everything() *muster.JobSpec {
 		{Attribute: "label.ib", Operator: muster.OpExists}}
 	g.Retry = muster.Retry{Attempts: 2, On: []muster.Class{muster.ClassExit}, ExitCodes: []int{85}, Delay: 0, MaxDelay: time.Minute}
 	g.Checkpoint = muster.Checkpoint{Grace: 90 * time.Second, Signal: "SIGUSR2", To: muster.ToAll}
-	g.Disconnect = muster.Disconnect{StopAfter: 5 * time.Minute, Replace: muster.ReplaceImmediately}
+	g.Disconnect = muster.Disconnect{StopAfter: 5 * time.Minute, Replace: muster.ReplaceAfterStop}
 	t := &g.Task
 	t.Command, t.Args, t.Script, t.Dir = "", nil, "exec train <in >$${OUT} && echo ${rank}\n", "/data/train"
 	t.Env = []muster.EnvVar{{Name: "A", Value: "1"}, {Name: "NCCL_DEBUG", Value: "WARN"}}
@@ -179,6 +179,7 @@ func TestAMistakeInJSONIsNamedWithItsPlace(t *testing.T) {
 		{job(`"time_limit": 60`), "jobs[0].time_limit", `as in "90s"`},
 		{job(`"time_limit": "60"`), "jobs[0].time_limit", "has no unit"},
 		{job(`"labels": {"a": 1}`), "jobs[0].labels.a", "text"},
+		{job(`"disconnect": {"replace": "immediately"}`), "jobs[0].disconnect.replace", "not supported yet"},
 		{job(`"group": {"a": {}, "b": {}}`), "jobs[0].group.b", "second group is not supported yet"},
 		{job(`"group": {"a": {}}, "count": 2`), "jobs[0].count", "beside group"},
 		{job(`"group": {"a": {"cuont": 2}}`), "jobs[0].group.a.cuont", "not expected"},

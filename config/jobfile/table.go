@@ -133,8 +133,8 @@ var checkpointTable = schema.Body{Attrs: []schema.Attr{
 
 var disconnectTable = schema.Body{Attrs: []schema.Attr{
 	{Name: "stop_after", Kind: schema.Duration, Field: "StopAfter", Default: `"1m"`, Doc: "runs on so long without contact; at least 10s"},
-	{Name: "replace", Field: "Replace", Default: `"after_stop"`, Words: []string{"after_stop", "immediately"}, Parse: parseReplace,
-		Doc: "when another may start elsewhere"},
+	{Name: "replace", Field: "Replace", Default: `"after_stop"`, Words: []string{"after_stop"}, Unbuilt: []string{"immediately"},
+		Parse: parseReplace, Doc: "when another may start elsewhere"},
 }}
 
 var taskTable = schema.Body{
@@ -200,12 +200,7 @@ func parseTarget(s string) (any, error) {
 	return muster.ToMain, nil
 }
 
-func parseReplace(s string) (any, error) {
-	if s == "immediately" {
-		return muster.ReplaceImmediately, nil
-	}
-	return muster.ReplaceAfterStop, nil
-}
+func parseReplace(string) (any, error) { return muster.ReplaceAfterStop, nil } // the only word of the table
 
 func parseQueue(s string) (any, error) {
 	if s != muster.DefaultQueue {

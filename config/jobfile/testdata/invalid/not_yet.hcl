@@ -1,4 +1,4 @@
-# 12 mistakes
+# 13 mistakes
 job "a" {
   type        = "service"
   queue       = "research/nlp"
@@ -15,6 +15,9 @@ job "a" {
   }
   checkpoint {
     every = "30m"
+  }
+  disconnect {
+    replace = "immediately"
   }
   task "a" {
     image   = "x"

@@ -37,7 +37,7 @@ job "everything" {
     }
     disconnect {
       stop_after = "5m"
-      replace    = "immediately"
+      replace    = "after_stop"
     }
     task "train" {
       command = "python"
