@@ -124,6 +124,25 @@ func TestAnExclusiveRankHasItsNodeAlone(t *testing.T) {
 	}
 }
 
+func TestAnExclusiveRankHasAlsoWhatItsNodeGains(t *testing.T) {
+	w := newStory(t)
+	w.register(machine("gpu-01", 8))
+	whole := gang("whole", 1, 2)
+	whole.Groups[0].Task.Resources.Exclusive = true
+	a := w.run(w.submit(whole), "gpu-01")[0]
+	grown := machine("gpu-01", 8)
+	grown.MilliCores *= 2
+	grown.Memory *= 2
+	w.do(&RegisterNode{Node: grown, Allocs: []muster.AllocReport{{ID: a.ID, Phase: muster.AllocRunning}}})
+	if reason := w.commit(w.plan(w.submit(gang("x", 1, 1)), "gpu-01")); !strings.Contains(reason, "0 cores left") {
+		t.Errorf("%q", reason)
+	}
+	w.exit(w.alloc(a), 0)
+	if n := w.node("gpu-01"); n.FreeMilliCores != grown.MilliCores || n.FreeMemory != grown.Memory {
+		t.Errorf("%+v", n)
+	}
+}
+
 func TestNothingNewStartsOnNodesThatMayNot(t *testing.T) {
 	w := newStory(t)
 	w.register(machine("gpu-01", 8), machine("gpu-02", 8))

@@ -134,11 +134,20 @@ func (s *State) describeNode(n *muster.Node, told *muster.Node) {
 	n.FreeSlots, n.FreeMilliCores, n.FreeMemory = n.UsableSlots(), n.MilliCores, n.Memory
 	for _, id := range s.t.liveOn(n.ID) {
 		a := s.t.allocs.get(id)
+		if s.hasNodeAlone(a) && (a.MilliCores != n.MilliCores || a.Memory != n.Memory) {
+			a = s.alloc(id)
+			a.MilliCores, a.Memory = n.MilliCores, n.Memory // what the machine has gained is not free either
+		}
 		n.FreeSlots = n.FreeSlots.Minus(a.Slots)
 		n.FreeMilliCores -= a.MilliCores
 		n.FreeMemory -= a.Memory
 	}
 	clear(s.feasible)
+}
+
+// hasNodeAlone says whether an allocation is of an exclusive rank.
+func (s *State) hasNodeAlone(a *muster.Allocation) bool {
+	return s.t.specs.get(s.t.jobs.get(a.Job).Spec).Spec.Groups[a.Group].Task.Resources.Exclusive
 }
 
 // bindSlots gives each GPU told of the slot that its UUID has had, or the next one. Those not told of are lost.
