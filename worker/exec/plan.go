@@ -60,7 +60,7 @@ func (p *plan) ask(stop muster.Stop, now BootTime) {
 	}
 	p.stop = stop
 	switch {
-	case stop.Mode == muster.StopSave && p.grace > 0:
+	case stop.Mode == muster.StopSave: // without a grace too: who gets the kill signal can read why, and has the kill timeout
 		p.wantSave = true
 		p.term(now.Add(p.grace))
 	case stop.Mode == muster.StopKill:
@@ -124,7 +124,7 @@ func (p *plan) look(now BootTime) {
 	}
 	end := p.started.Add(p.limit)
 	reason := "its time limit of " + muster.FormatDuration(p.limit) + " was reached"
-	if p.stop.Mode == muster.StopNone && p.grace > 0 && now >= end.Add(-p.grace) {
+	if p.stop.Mode == muster.StopNone && now >= end.Add(-p.grace) {
 		p.ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassTimeout, Reason: reason}, now)
 		p.termAt = end
 	}

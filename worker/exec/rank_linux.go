@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhpc/muster"
 )
@@ -75,6 +76,9 @@ func checkFolder(dir string) error {
 		info, err := os.Stat(dir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("it is not a folder")
+		}
+		if err == nil { // who may not enter it can't run there
+			err = unix.Access(dir, unix.X_OK)
 		}
 		result <- err
 	}()

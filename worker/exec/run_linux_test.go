@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -353,4 +354,15 @@ func TestRanksOfAJobShareTheirNamespace(t *testing.T) {
 	}
 	n.ended(c)
 	n.wantNothingLeft()
+}
+
+// Only root may enter any folder.
+func TestAFolderThatMayNotBeEnteredIsNoPlaceToRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(dir, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkFolder(dir); os.Getuid() != 0 && !errors.Is(err, fs.ErrPermission) || os.Getuid() == 0 && err != nil {
+		t.Errorf("as %d: %v", os.Getuid(), err)
+	}
 }
