@@ -24,6 +24,9 @@ type answer func(w http.ResponseWriter, r *http.Request) error
 // methods are the answers of one path by HTTP method.
 type methods map[string]answer
 
+// laterPaths are of the contract, and not built yet.
+var laterPaths = []string{"/metrics", "/v1/openapi.json", "/v1/queues", "/v1/events", "/v1/jobs/{id}/logs"}
+
 // readyLimit is how long a ready server takes, at most, to be as new as the leader.
 const readyLimit = time.Second
 
@@ -37,6 +40,11 @@ func (s *Server) handler() http.Handler {
 	mux.Handle("/v1/nodes", methods{"GET": s.httpListNodes})
 	mux.Handle("/v1/gpus", methods{"GET": s.httpListGPUs})
 	mux.Handle("/v1/servers", methods{"GET": s.httpListServers})
+	for _, path := range laterPaths {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			refuse(w, muster.Errorf(muster.KindNotFound, "%s is not supported yet", r.URL.Path))
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, muster.Errorf(muster.KindNotFound, "there is no %s here", r.URL.Path))
 	})

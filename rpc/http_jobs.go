@@ -57,7 +57,7 @@ func (s *Server) httpListJobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := &wire.ListJobsRequest{Stale: stale, User: "*", Queue: values.Get("queue"), Ended: true, PageToken: values.Get("page_token")}
+	q := &wire.ListJobsRequest{Stale: stale, User: "*", Queue: values.Get("queue"), Ended: true, PageToken: values.Get("page_token"), Waits: true}
 	if user := values.Get("user"); user != "" {
 		q.User = user
 	}
@@ -96,7 +96,7 @@ func (s *Server) httpGetJob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	job, err := s.GetJob(r.Context(), &wire.GetJobRequest{Job: ref, Stale: stale, Spec: true})
+	job, err := s.GetJob(r.Context(), &wire.GetJobRequest{Job: ref, Stale: stale, Spec: true, Waits: true})
 	if err != nil {
 		return err
 	}

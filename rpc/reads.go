@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +30,36 @@ func (s *Server) ListJobs(ctx context.Context, r *wire.ListJobsRequest) (*wire.L
 	if err != nil {
 		return nil, err
 	}
-	return state.Jobs(r, CallerFrom(ctx).User)
+	reply, err := state.Jobs(r, CallerFrom(ctx).User)
+	if err == nil && r.Waits {
+		s.sayWaits(ctx, reply.Jobs)
+	}
+	return reply, err
+}
+
+const (
+	waitsSaid  = 20                     // of how many jobs of a list it is said why they wait
+	waitsLimit = 500 * time.Millisecond // how long a list waits for what only the leader knows
+)
+
+// sayWaits asks the leader why the pending ones of jobs wait, of the oldest of them; a list without is still one.
+func (s *Server) sayWaits(ctx context.Context, jobs []*wire.JobInfo) {
+	ctx, cancel := context.WithTimeout(ctx, waitsLimit)
+	defer cancel()
+	said := 0
+	for _, job := range slices.Backward(jobs) {
+		if job.State != muster.JobPending.String() {
+			continue
+		}
+		if said++; said > waitsSaid {
+			return
+		}
+		why, err := s.explain(ctx, waitsLimit, muster.JobID(job.Id))
+		if err != nil {
+			return
+		}
+		job.Waits, job.Position, job.Of = why.First(), why.Position, why.Of
+	}
 }
 
 // GetJob describes one job.
@@ -41,7 +72,11 @@ func (s *Server) GetJob(ctx context.Context, r *wire.GetJobRequest) (*wire.JobIn
 	if err != nil {
 		return nil, err
 	}
-	return jobIn(state, id, true, r.Spec)
+	job, err := jobIn(state, id, true, r.Spec)
+	if err == nil && r.Waits {
+		s.sayWaits(ctx, []*wire.JobInfo{job})
+	}
+	return job, err
 }
 
 func jobIn(state *wire.Reader, id muster.JobID, detail, spec bool) (*wire.JobInfo, error) {
@@ -75,6 +110,7 @@ func (s *Server) WatchJobs(r *wire.WatchJobsRequest, stream grpc.ServerStreaming
 	}
 	sent := make(map[muster.JobID]*wire.JobInfo, len(ids))
 	for {
+		began := time.Now()
 		state = s.local.Read() // after the watch began: no change falls in between
 		live := false
 		for _, id := range ids {
@@ -98,11 +134,29 @@ func (s *Server) WatchJobs(r *wire.WatchJobsRequest, stream grpc.ServerStreaming
 		if !live {
 			return nil
 		}
+		if err := rest(ctx, time.Since(began)); err != nil {
+			return err
+		}
 		select {
 		case <-wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// rest lets changes gather after a look at many jobs that took so long: four fifths of the time it does not look.
+func rest(ctx context.Context, took time.Duration) error {
+	if took < time.Millisecond {
+		return nil
+	}
+	pause := time.NewTimer(min(4*took, 200*time.Millisecond))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -185,6 +239,9 @@ func (s *Server) ListServers(ctx context.Context, _ *wire.ListServersRequest) (*
 	if len(known) == 0 {
 		reply.Servers = append(reply.Servers, self)
 	}
+	slices.SortStableFunc(reply.Servers, func(a, b *wire.ServerInfo) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Id, b.Id))
+	})
 	return reply, nil
 }
 

@@ -373,6 +373,7 @@ type ListJobsRequest struct {
 	Until         int64                  `protobuf:"varint,9,opt,name=until,proto3" json:"until,omitempty"`                             // submitted before
 	Limit         int64                  `protobuf:"varint,10,opt,name=limit,proto3" json:"limit,omitempty"`                            // 0 = 1000
 	PageToken     string                 `protobuf:"bytes,11,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Waits         bool                   `protobuf:"varint,12,opt,name=waits,proto3" json:"waits,omitempty"` // say of the first pending ones why they wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +485,13 @@ func (x *ListJobsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
 type ListJobsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*JobInfo             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -548,7 +556,8 @@ type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
-	Spec          bool                   `protobuf:"varint,3,opt,name=spec,proto3" json:"spec,omitempty"` // with the whole spec
+	Spec          bool                   `protobuf:"varint,3,opt,name=spec,proto3" json:"spec,omitempty"`   // with the whole spec
+	Waits         bool                   `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"` // say of a pending one why it waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -600,6 +609,13 @@ func (x *GetJobRequest) GetStale() bool {
 func (x *GetJobRequest) GetSpec() bool {
 	if x != nil {
 		return x.Spec
+	}
+	return false
+}
+
+func (x *GetJobRequest) GetWaits() bool {
+	if x != nil {
+		return x.Waits
 	}
 	return false
 }
@@ -675,6 +691,9 @@ type JobInfo struct {
 	Version       *Version               `protobuf:"bytes,22,opt,name=version,proto3" json:"version,omitempty"`                               // of the state it was read from
 	Ready         int64                  `protobuf:"varint,23,opt,name=ready,proto3" json:"ready,omitempty"`                                  // ranks that are ready, while preparing
 	EarlierRanks  []*RankInfo            `protobuf:"bytes,24,rep,name=earlier_ranks,json=earlierRanks,proto3" json:"earlier_ranks,omitempty"` // of earlier attempts; GetJob only
+	Waits         string                 `protobuf:"bytes,25,opt,name=waits,proto3" json:"waits,omitempty"`                                   // the first thing that Why says of a pending job; when asked for
+	Position      int64                  `protobuf:"varint,26,opt,name=position,proto3" json:"position,omitempty"`                            // as in WhyReply; when asked for
+	Of            int64                  `protobuf:"varint,27,opt,name=of,proto3" json:"of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +894,27 @@ func (x *JobInfo) GetEarlierRanks() []*RankInfo {
 		return x.EarlierRanks
 	}
 	return nil
+}
+
+func (x *JobInfo) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+func (x *JobInfo) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *JobInfo) GetOf() int64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
 }
 
 type RankInfo struct {
@@ -2633,7 +2673,7 @@ const file_wire_api_proto_rawDesc = "" +
 	"\n" +
 	"NotesReply\x12\x14\n" +
 	"\x05notes\x18\x01 \x03(\tR\x05notes\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x04R\x03ids\"\xab\x02\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\"\xc1\x02\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -2648,17 +2688,19 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x05limit\x18\n" +
 	" \x01(\x03R\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\v \x01(\tR\tpageToken\"\x8d\x01\n" +
+	"page_token\x18\v \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05waits\x18\f \x01(\bR\x05waits\"\x8d\x01\n" +
 	"\rListJobsReply\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.muster.v1.JobInfoR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12,\n" +
-	"\aversion\x18\x03 \x01(\v2\x12.muster.v1.VersionR\aversion\"^\n" +
+	"\aversion\x18\x03 \x01(\v2\x12.muster.v1.VersionR\aversion\"t\n" +
 	"\rGetJobRequest\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.muster.v1.JobRefR\x03job\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x12\n" +
-	"\x04spec\x18\x03 \x01(\bR\x04spec\"9\n" +
+	"\x04spec\x18\x03 \x01(\bR\x04spec\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\bR\x05waits\"9\n" +
 	"\x10WatchJobsRequest\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"\xf2\x05\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"\xb4\x06\n" +
 	"\aJobInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2688,7 +2730,10 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x06labels\x18\x15 \x03(\v2\x10.muster.v1.LabelR\x06labels\x12,\n" +
 	"\aversion\x18\x16 \x01(\v2\x12.muster.v1.VersionR\aversion\x12\x14\n" +
 	"\x05ready\x18\x17 \x01(\x03R\x05ready\x128\n" +
-	"\rearlier_ranks\x18\x18 \x03(\v2\x13.muster.v1.RankInfoR\fearlierRanks\"\xed\x03\n" +
+	"\rearlier_ranks\x18\x18 \x03(\v2\x13.muster.v1.RankInfoR\fearlierRanks\x12\x14\n" +
+	"\x05waits\x18\x19 \x01(\tR\x05waits\x12\x1a\n" +
+	"\bposition\x18\x1a \x01(\x03R\bposition\x12\x0e\n" +
+	"\x02of\x18\x1b \x01(\x03R\x02of\"\xed\x03\n" +
 	"\bRankInfo\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\x12\x18\n" +

@@ -45,6 +45,9 @@ type JobJSON struct {
 	Ranks     []RankJSON        `json:"ranks"` // of the newest attempt, then, where details were asked for, of earlier ones
 	Attempts  []AttemptJSON     `json:"attempts,omitempty"`
 	Spec      *JobSpecJSON      `json:"spec,omitempty"`
+	Position  int64             `json:"position,omitempty"` // of a pending job in its queue's order, of so many
+	Of        int64             `json:"of,omitempty"`
+	Waits     string            `json:"waits,omitempty"` // the first thing that why says of a pending job
 }
 
 // RankJSON is one rank of an attempt.
@@ -107,6 +110,9 @@ func jobJSONOf(j *JobInfo) JobJSON {
 		GPUs:      j.GetGpus(),
 		Labels:    map[string]string{},
 		Ranks:     make([]RankJSON, 0, len(j.GetRanks())+len(j.GetEarlierRanks())),
+		Position:  j.GetPosition(),
+		Of:        j.GetOf(),
+		Waits:     j.GetWaits(),
 	}
 	if limit := j.GetTimeLimit(); limit > 0 {
 		text := muster.FormatDuration(time.Duration(limit))
