@@ -121,6 +121,7 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		err := a.write(join, map[string]int{"rpc": rpc, "gossip": 0, "http": 0}, func(body *hclwrite.Body) {
 			block := body.AppendNewBlock("worker", nil).Body()
 			block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
+			block.SetAttributeValue("port_range", cty.StringVal(devPorts(i, options.workers)))
 			gpus := block.AppendNewBlock("gpus", nil).Body()
 			gpus.SetAttributeValue("simulate", cty.NumberIntVal(int64(options.gpus)))
 			gpus.SetAttributeValue("model", cty.StringVal(options.gpuModel))
@@ -155,6 +156,14 @@ func loopbackPort(address string) (int, error) {
 		return 0, muster.Errorf(muster.KindUsage, "--http %q is no address of this machine's loopback, as in 127.0.0.1:4690", address)
 	}
 	return port, nil
+}
+
+// devPorts is a worker's part of the ports of tasks: all workers are on this machine.
+func devPorts(worker, workers int) string {
+	const low, all = 20_000, 10_000
+	part := max(1, all/workers)
+	first := low + worker*part%all
+	return fmt.Sprintf("%d-%d", first, first+part-1)
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
