@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -18,8 +19,11 @@ func Binary(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	built.Store(true)
 	return path
 }
+
+var built atomic.Bool
 
 var build = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
@@ -43,6 +47,9 @@ var build = sync.OnceValues(func() (string, error) {
 
 // Cleanup removes the binary; TestMain calls it at the end.
 func Cleanup() {
+	if !built.Load() {
+		return
+	}
 	if path, err := build(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}
