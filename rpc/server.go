@@ -74,7 +74,7 @@ func NewServer(config Config) *Server {
 		grpc.Creds(&callerCredentials{user: config.User}),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
-		grpc.NumStreamWorkers(32), // goroutines that stay, with stacks that have grown
+		grpc.NumStreamWorkers(128), // goroutines that stay, with stacks that have grown
 		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxAnswer),

@@ -75,7 +75,13 @@ type agent struct {
 	ended  chan error // a part that ended by itself
 	parts  []func()   // stop, in reverse order
 	wait   sync.WaitGroup
+
+	headroom []byte // never touched: see serverHeadroom
 }
+
+// serverHeadroom is memory that a server counts as its own and never touches, so that it costs address space only: while the
+// state is small the garbage collector would run tens of times a second for the garbage of requests.
+const serverHeadroom = 32 << 20
 
 func runAgent(ctx context.Context, c *config.Config, log hclog.Logger) error {
 	a := &agent{config: c, log: log, fatal: make(chan error, 1), ended: make(chan error, 8)}
@@ -149,6 +155,7 @@ func (a *agent) startServer(username string) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
+	a.headroom = make([]byte, serverHeadroom)
 	server, err := cluster.Start(cluster.Config{
 		DataDir: filepath.Join(c.DataDir, "server"), Name: c.Name, ClusterID: c.Cluster, Version: version,
 		RPCAddress: address, HTTPAddress: web.Addr().String(), RaftListener: raft,

@@ -211,9 +211,13 @@ func (s *State) takePort(id muster.NodeID) uint16 {
 	if n.PortLow == 0 || n.PortHigh < n.PortLow {
 		return 0
 	}
-	taken := map[uint16]bool{}
-	for _, alloc := range s.t.liveOn(id) {
-		taken[s.t.allocs.get(alloc).Port] = true
+	var taken [1 << 16 / 64]uint64
+	for k := range s.t.nodeAllocs.from(nodeAllocKey{node: id}) {
+		if k.node != id {
+			break
+		}
+		port := s.t.allocs.get(k.alloc).Port
+		taken[port/64] |= 1 << (port % 64)
 	}
 	port := n.NextPort
 	for range int(n.PortHigh-n.PortLow) + 1 {
@@ -221,7 +225,7 @@ func (s *State) takePort(id muster.NodeID) uint16 {
 			port = n.PortLow
 		}
 		next := port + 1
-		if !taken[port] {
+		if taken[port/64]>>(port%64)&1 == 0 {
 			n.NextPort = next
 			return port
 		}
