@@ -52,12 +52,16 @@ func (a *app) follow(ctx context.Context, client *rpc.Client, refs []*wire.JobRe
 func (a *app) attach(ctx context.Context, client *rpc.Client, refs []*wire.JobRef, withLogs bool) ([]*wire.JobInfo, error) {
 	var logs sync.WaitGroup
 	var logErr error
-	line := stateLine{app: a, client: client, several: len(refs) > 1, last: map[uint64]string{}}
+	line := newStateLine(a, client, refs)
+	var waiting sync.WaitGroup
+	ctxWaits, stopWaits := context.WithCancel(ctx)
+	waiting.Go(func() { line.sayWaits(ctxWaits) })
+	defer func() { stopWaits(); waiting.Wait() }()
 	ctxLogs, stopLogs := context.WithCancel(ctx)
 	defer func() { stopLogs(); logs.Wait() }()
 	started := false
 	infos, err := await(ctx, client, refs, false, over, func(info *wire.JobInfo) {
-		line.show(ctx, info)
+		line.show(info)
 		if withLogs && !started {
 			started = true
 			logs.Go(func() { logErr = a.copyLogs(ctxLogs, client, info) })
@@ -89,17 +93,29 @@ func (a *app) verdict(ctx context.Context, client *rpc.Client, infos []*wire.Job
 		if code != 0 && !withLogs && len(infos) > 1 {
 			a.failedOutput(ctx, client, info)
 		}
-		if code != 0 || len(infos) > 1 || width(a.io.err) > 0 {
+		if code != 0 || len(infos) == 1 && width(a.io.err) > 0 {
 			fmt.Fprintf(a.io.err, "-- %s --\n", sentence)
 		}
 		if first == 0 {
 			first = code
 		}
 	}
+	if len(infos) > 1 {
+		fmt.Fprintf(a.io.err, "-- %s --\n", verdictSum(infos))
+	}
 	if first != 0 {
 		return exitCode(first)
 	}
 	return nil
+}
+
+// verdictSum counts jobs that are over by how they ended: "3 jobs: 1 succeeded, 2 failed".
+func verdictSum(infos []*wire.JobInfo) string {
+	states := map[string]int{}
+	for _, info := range infos {
+		states[info.GetState()]++
+	}
+	return sumOf(len(infos), states)
 }
 
 // failedOutput prints the stderr of the ranks that failed; that it can't be had is said, and changes nothing.
@@ -137,43 +153,6 @@ func (a *app) detached(client *rpc.Client, refs []*wire.JobRef, interrupted <-ch
 		fmt.Fprintln(a.io.err, note)
 	}
 	return exitCode(exitCancelled)
-}
-
-// stateLine says on stderr what a followed job is doing, at each change.
-type stateLine struct {
-	app     *app
-	client  *rpc.Client
-	several bool
-	last    map[uint64]string
-}
-
-func (l *stateLine) show(ctx context.Context, info *wire.JobInfo) {
-	text := l.text(ctx, info)
-	if text == "" || l.last[info.GetId()] == text {
-		return
-	}
-	l.last[info.GetId()] = text
-	fmt.Fprintf(l.app.io.err, "-- %s (%d) %s --\n", info.GetName(), info.GetId(), text)
-}
-
-func (l *stateLine) text(ctx context.Context, info *wire.JobInfo) string {
-	switch state, _ := muster.ParseJobPhase(info.GetState()); state {
-	case muster.JobPending:
-		if info.GetAttempt() > 0 {
-			return fmt.Sprintf("attempt %d ended (%s)%s; it starts again", info.GetAttempt(), info.GetClass(), because(info.GetReason()))
-		}
-		return "is pending"
-	case muster.JobPreparing:
-		if info.GetRankCount() > 1 {
-			return fmt.Sprintf("is preparing: %d of %d ranks ready", info.GetReady(), info.GetRankCount())
-		}
-		return ""
-	case muster.JobRunning:
-		return "runs on " + strings.Join(nodesOf(info), " ")
-	case muster.JobStopping:
-		return "is stopping" + because(info.GetReason())
-	}
-	return "" // the verdict says it
 }
 
 func because(reason string) string {

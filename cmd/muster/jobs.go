@@ -45,7 +45,10 @@ func (a *app) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ps", Short: "my jobs: live, and ended in the last hour", Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			request := &wire.ListJobsRequest{Stale: a.global.stale, User: user, Queue: queue, States: states, Ended: ended}
+			if err := refuseLater(cmd, laterWatch); err != nil {
+				return err
+			}
+			request := &wire.ListJobsRequest{Stale: a.global.stale, User: user, Queue: queue, States: states, Ended: ended, Waits: true}
 			now := time.Now()
 			request.EndedSince = now.Add(-time.Hour).UnixMilli()
 			if all {
@@ -84,6 +87,7 @@ func (a *app) psCommand() *cobra.Command {
 	flags.StringVar(&since, "since", "", "submitted since: a duration ago, as in 2h, or an RFC 3339 time")
 	flags.StringVar(&until, "until", "", "submitted before")
 	a.outputFlags(cmd)
+	laterSwitch(cmd, laterWatch)
 	return cmd
 }
 
@@ -146,8 +150,14 @@ func ranFor(job *wire.JobInfo, now time.Time) string {
 	return short(time.Duration(max(0, end-job.GetStartedAt())) * time.Millisecond)
 }
 
-// where is the nodes of a placed job, else why it is where it is.
+// where is the nodes of a placed job, else why it is where it is; of a pending one with its place in the order.
 func where(job *wire.JobInfo) string {
+	if job.GetWaits() != "" {
+		if job.GetOf() > 1 {
+			return fmt.Sprintf("%d of %d: %s", job.GetPosition(), job.GetOf(), job.GetWaits())
+		}
+		return job.GetWaits()
+	}
 	if job.GetReason() != "" {
 		return job.GetReason()
 	}

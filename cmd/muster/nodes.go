@@ -20,6 +20,9 @@ func (a *app) gpusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gpus", Short: "one line a GPU: node, model, health, job, user", Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseLater(cmd, laterWatch); err != nil {
+				return err
+			}
 			var names []string
 			if node != "" {
 				names = []string{node}
@@ -40,6 +43,7 @@ func (a *app) gpusCommand() *cobra.Command {
 	cmd.Flags().StringVar(&node, "node", "", "of this node")
 	cmd.Flags().BoolVar(&idle, "idle", false, "only those that no job holds")
 	a.outputFlags(cmd)
+	laterSwitch(cmd, laterWatch)
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,10 @@ type runFlags struct {
 }
 
 // laterRunFlags are of the contract, and not built yet.
-var laterRunFlags = []string{"var", "var-file", "depends-on", "hold", "start-after", "start-within", "image"}
+var (
+	laterRunFlags    = []string{"var", "var-file", "depends-on", "start-after", "start-within", "image"}
+	laterRunSwitches = []string{"hold", "interactive", "tty"}
+)
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
@@ -43,7 +47,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "submit jobs and follow them: their state, their logs, their exit code",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.attached = !f.detach
-			if err := refuseLater(cmd, laterRunFlags); err != nil {
+			if err := refuseLater(cmd, slices.Concat(laterRunFlags, laterRunSwitches)); err != nil {
 				return err
 			}
 			specs, err := a.runSpecs(cmd, &f, args)
@@ -70,22 +74,38 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringSliceVar(&f.gpuModel, "gpu-model", nil, "with -- CMD: GPU models, any of")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "with -- CMD: NAME=VALUE, or NAME for the caller's own")
 	later(cmd, laterRunFlags)
+	laterSwitch(cmd, laterRunSwitches)
 	return cmd
 }
 
-// later declares flags that are refused when used.
+// laterShort are the one-letter forms of flags that are not built yet.
+var laterShort = map[string]string{"watch": "w", "interactive": "i", "tty": "t", "label": "l"}
+
+// later declares flags with a value that are refused when used.
 func later(cmd *cobra.Command, names []string) {
 	for _, name := range names {
-		cmd.Flags().String(name, "", "not supported yet")
+		cmd.Flags().StringP(name, laterShort[name], "", "not supported yet")
+		_ = cmd.Flags().MarkHidden(name) // it exists: declared above
+	}
+}
+
+// laterSwitch declares flags without a value that are refused when used.
+func laterSwitch(cmd *cobra.Command, names []string) {
+	for _, name := range names {
+		cmd.Flags().BoolP(name, laterShort[name], false, "not supported yet")
 		_ = cmd.Flags().MarkHidden(name) // it exists: declared above
 	}
 }
 
 func refuseLater(cmd *cobra.Command, names []string) error {
 	for _, name := range names {
-		if cmd.Flags().Changed(name) {
-			return muster.Errorf(muster.KindUsage, "--%s is not supported yet", name)
+		if !cmd.Flags().Changed(name) {
+			continue
 		}
+		if short := laterShort[name]; short != "" {
+			return muster.Errorf(muster.KindUsage, "-%s is not supported yet", short)
+		}
+		return muster.Errorf(muster.KindUsage, "--%s is not supported yet", name)
 	}
 	return nil
 }
@@ -151,6 +171,9 @@ func readSource(in io.Reader, path string) (source []byte, name string, err erro
 		return nil, "", muster.Errorf(muster.KindNotFound, "%v", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, "", muster.Errorf(muster.KindInvalid, "%s is a folder, not a job file", path)
+	}
 	source, err = io.ReadAll(io.LimitReader(file, limit))
 	if err != nil {
 		return nil, "", muster.Errorf(muster.KindError, "%v", err)

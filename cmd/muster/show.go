@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -15,15 +16,16 @@ import (
 // laterShowFlags are of the contract, and not built yet.
 var laterShowFlags = []string{"env", "graph"}
 
+// laterWatch is -w, of the contract, and not built yet.
+var laterWatch = []string{"watch"}
+
 func (a *app) showCommand() *cobra.Command {
 	var spec bool
 	cmd := &cobra.Command{
 		Use: "show JOB", Short: "everything about a job: spec, attempts, ranks and their GPUs", Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range laterShowFlags {
-				if cmd.Flags().Changed(name) {
-					return muster.Errorf(muster.KindUsage, "--%s is not supported yet", name)
-				}
+			if err := refuseLater(cmd, laterShowFlags); err != nil {
+				return err
 			}
 			ref, err := jobRef(args[0])
 			if err != nil {
@@ -34,7 +36,7 @@ func (a *app) showCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			info, err := client.GetJob(cmd.Context(), &wire.GetJobRequest{Job: ref, Stale: a.global.stale, Spec: true})
+			info, err := client.GetJob(cmd.Context(), &wire.GetJobRequest{Job: ref, Stale: a.global.stale, Spec: true, Waits: true})
 			if err != nil {
 				return err
 			}
@@ -52,10 +54,7 @@ func (a *app) showCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&spec, "spec", false, "only the spec, as POST /v1/jobs takes it")
-	for _, name := range laterShowFlags {
-		cmd.Flags().Bool(name, false, "not supported yet")
-		_ = cmd.Flags().MarkHidden(name) // it exists: declared above
-	}
+	laterSwitch(cmd, laterShowFlags)
 	a.outputFlags(cmd)
 	return cmd
 }
@@ -63,13 +62,13 @@ func (a *app) showCommand() *cobra.Command {
 func (a *app) showText(info *wire.JobInfo) error {
 	now := time.Now()
 	w := a.io.out
-	fmt.Fprintf(w, "%s (%d) %s%s\n", info.GetName(), info.GetId(), strings.ToUpper(info.GetState()), because(info.GetReason()))
+	fmt.Fprintf(w, "%s (%d) %s%s\n", info.GetName(), info.GetId(), strings.ToUpper(info.GetState()), because(cmp.Or(info.GetWaits(), info.GetReason())))
 	field := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-11s%s\n", name, fmt.Sprintf(format, args...))
 	}
 	field("User", "%s", info.GetUser())
 	field("Queue", "%s, priority %d", info.GetQueue(), info.GetPriority())
-	field("Needs", "%d ranks, %d GPUs", info.GetRankCount(), info.GetGpus())
+	field("Needs", "%s, %s", count(int(info.GetRankCount()), "rank"), count(int(info.GetGpus()), "GPU"))
 	if limit := info.GetTimeLimit(); limit > 0 {
 		field("Limit", "%s", muster.FormatDuration(time.Duration(limit)))
 	}
@@ -131,7 +130,7 @@ func (a *app) showTasks(w io.Writer, spec *wire.JobSpec) error {
 
 func attemptEnd(attempt *wire.Attempt) string {
 	if attempt.GetEnded() == 0 {
-		return fmt.Sprintf("lives: %d ranks", attempt.GetLive())
+		return "lives: " + count(int(attempt.GetLive()), "rank")
 	}
 	class := muster.Class(attempt.GetClass()).String()
 	if class == "" {
@@ -152,6 +151,9 @@ func (a *app) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why JOB", Short: "why a job waits, was preempted or failed, in numbers", Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseLater(cmd, laterWatch); err != nil {
+				return err
+			}
 			if len(args) == 0 {
 				return muster.Errorf(muster.KindUsage, "muster why without a job is not supported yet").WithHint("Say: muster why JOB")
 			}
@@ -174,6 +176,7 @@ func (a *app) whyCommand() *cobra.Command {
 		},
 	}
 	a.outputFlags(cmd)
+	laterSwitch(cmd, laterWatch)
 	return cmd
 }
 
