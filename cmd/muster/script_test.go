@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 			env.Vars = append(env.Vars, "EXAMPLES="+filepath.Join(root, "examples"), "EMPTY="+env.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually, "http": request},
 	})
 }
 
@@ -90,6 +93,33 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if fmt.Sprint(code) != args[0] {
 		ts.Fatalf("%s exited with %d, not %s", strings.Join(args[1:], " "), code, args[0])
+	}
+}
+
+// request asks the HTTP API of the first server and wants a status: http 200 POST /v1/jobs jobs.json. stdout is the body.
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 || len(args) > 4 {
+		ts.Fatalf("usage: http STATUS METHOD PATH [FILE]")
+	}
+	var dev struct{ Items []devAgentStatus }
+	ts.Check(ts.Exec("muster", "dev", "status", "-o", "json"))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &dev))
+	var body io.Reader
+	if len(args) == 4 {
+		body = strings.NewReader(ts.ReadFile(args[3]))
+	}
+	question, err := http.NewRequest(args[1], "http://"+dev.Items[0].HTTP+args[2], body)
+	ts.Check(err)
+	question.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(question)
+	ts.Check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	_, err = ts.Stdout().Write(text)
+	ts.Check(err)
+	if fmt.Sprint(answer.StatusCode) != args[0] {
+		ts.Fatalf("%s %s: %s, not %s: %s", args[1], args[2], answer.Status, args[0], text)
 	}
 }
 
