@@ -20,6 +20,9 @@ const (
 	actionBeAWorker action = "be a worker"
 )
 
+// apiVersion is what the methods of all services begin with. Another major version has another one.
+const apiVersion = "muster.v1"
+
 // actions says what each method does. A method without a row is denied.
 var actions = map[string]action{
 	wire.Muster_Submit_FullMethodName:       actionRunJobs,
@@ -52,7 +55,8 @@ func authorise(caller Caller, method string) error {
 	act, known := actions[method]
 	switch {
 	case !known:
-		return muster.Errorf(muster.KindDenied, "method %s is open to nobody", method)
+		return muster.Errorf(muster.KindDenied, "this server speaks %s, which has no method %s", apiVersion, method).
+			WithHint("Both sides must run the same major version of muster")
 	case caller.User == "":
 		return muster.Errorf(muster.KindDenied, "who is calling is not known")
 	case (act == actionBeServer || act == actionBeAWorker) && !caller.Agent:
@@ -84,6 +88,9 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	return reply, nil
 }
+
+// unknown answers calls of services that this version does not have: admit has refused them, with both versions named.
+func unknown(any, grpc.ServerStream) error { return nil }
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	ctx, err := admit(stream.Context(), info.FullMethod)

@@ -74,6 +74,7 @@ func NewServer(config Config) *Server {
 		grpc.Creds(&callerCredentials{user: config.User}),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
+		grpc.UnknownServiceHandler(unknown),
 		grpc.NumStreamWorkers(128), // goroutines that stay, with stacks that have grown
 		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxMessage),
