@@ -93,61 +93,89 @@ func (a *Agent) status(ctx context.Context, s exec.Status) {
 	}
 }
 
-// supervisorLost ends what the dead supervisor ran and begins with a new one. Its tasks died with it, but nothing is said to
-// have ended before what is left of them was killed; those whose end it still wrote down ended as it says.
+// supervisorLost connects to the supervisor again, or to a new one when it has died, and ends what that does not know any
+// more. Nothing is said to have ended before what is left of a dead one's tasks was killed; those whose end it still wrote
+// down ended as it says. Meanwhile nobody could end its tasks, so no renewal names them.
 func (a *Agent) supervisorLost(ctx context.Context, s Supervisor) {
-	a.log.Error("the supervisor died: its tasks end")
+	a.log.Error("the connection to the supervisor is lost")
 	a.supervisor = nil
-	var orphans []muster.AllocID
+	var supervised []muster.AllocID
 	for id, t := range a.tasks {
 		if t.supervised && t.phase != muster.AllocEnded {
-			orphans = append(orphans, id)
+			supervised = append(supervised, id)
 		}
-		t.supervised = false
 	}
 	seen := a.seen
 	a.work.Go(func() {
 		_ = s.Close() // its connection is broken
-		var next Supervisor
-		for next == nil {
-			var err error
-			if next, err = a.host.supervise(ctx); err == nil {
-				break
-			}
-			a.log.Error("no supervisor: trying on", "error", err)
-			again := time.NewTimer(retryAfter)
-			select {
-			case <-ctx.Done():
-				again.Stop()
-				return
-			case <-again.C:
-			}
+		next, statuses := a.superviseAgain(ctx)
+		if next == nil {
+			return
 		}
-		known := map[muster.AllocID]muster.AllocReport{}
-		for _, exit := range a.host.exits() {
-			known[exit.Alloc] = endOf(exit)
+		known := map[muster.AllocID]bool{}
+		for _, status := range statuses {
+			known[status.Alloc] = true
 		}
 		ends := map[muster.AllocID]muster.AllocReport{}
+		for _, exit := range a.host.exits() {
+			ends[exit.Alloc] = endOf(exit)
+		}
+		var orphans []muster.AllocID
 		var records []*wire.JournalRecord
-		for _, id := range orphans {
-			end, ok := known[id]
-			if !ok {
-				end = muster.AllocReport{ID: id, Phase: muster.AllocEnded, Ended: muster.TimeOf(time.Now()),
-					Class: muster.ClassNode, Message: "its supervisor on node " + a.cfg.Name + " died"}
-				records = append(records, endedRecord(seen, end))
+		for _, id := range supervised {
+			if known[id] {
+				continue
 			}
-			ends[id] = end
+			orphans = append(orphans, id)
+			if _, ok := ends[id]; !ok {
+				ends[id] = muster.AllocReport{ID: id, Phase: muster.AllocEnded, Ended: muster.TimeOf(time.Now()),
+					Class: muster.ClassNode, Message: "its supervisor on node " + a.cfg.Name + " died"}
+				records = append(records, endedRecord(seen, ends[id]))
+			}
 		}
 		if a.writeJournal(records...) != nil || !a.post(ctx, func() {
-			for id, end := range ends {
+			for _, t := range a.tasks {
+				t.supervised = t.supervised && known[t.id]
+			}
+			for _, id := range orphans {
 				if t := a.tasks[id]; t != nil {
-					a.ended(ctx, t, end)
+					a.ended(ctx, t, ends[id])
 				}
+			}
+			for _, status := range statuses {
+				a.status(ctx, status)
 			}
 			a.supervisor = next
 			a.watch(ctx, next)
+			a.renewAll(ctx)
 		}) {
 			_ = next.Close() // the agent is ending; it goes on without us
 		}
 	})
+}
+
+// superviseAgain tries until a supervisor says what it knows; nil: ctx ended first.
+func (a *Agent) superviseAgain(ctx context.Context) (Supervisor, []exec.Status) {
+	for {
+		s, err := a.host.supervise(ctx)
+		if err == nil {
+			var statuses []exec.Status
+			err = within(ctx, listWithin, func(ctx context.Context) (err error) {
+				statuses, err = s.List(ctx)
+				return err
+			})
+			if err == nil {
+				return s, statuses
+			}
+			_ = s.Close() // it is tried again
+		}
+		a.log.Error("no supervisor: trying on", "error", err)
+		again := time.NewTimer(retryAfter)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, nil
+		case <-again.C:
+		}
+	}
 }

@@ -473,6 +473,36 @@ func TestTasksEndWithTheirSupervisorAndNewOnesGetANewOne(t *testing.T) {
 	n.machine.awaitRunning(t, id(2))
 }
 
+func TestABrokenConnectionToALivingSupervisorEndsNothing(t *testing.T) {
+	s := serve(t)
+	n := newNode(t, s)
+	n.agent()
+	c := n.run(s, id(1))
+	n.machine.disconnect()
+	n.machine.await(t, "a new connection", func() bool { return len(n.machine.feeds) > 0 })
+	n.machine.exit(id(1), 3)
+	if _, ended := c.awaitReport(id(1), muster.AllocEnded); ended.Class != muster.ClassExit || ended.ExitCode != 3 {
+		t.Errorf("%+v", ended)
+	}
+}
+
+func TestTasksOfASupervisorThatCannotBeReachedAreNotRenewed(t *testing.T) {
+	s := serve(t)
+	n := newNode(t, s)
+	n.agent()
+	c := n.run(s, id(1))
+	n.machine.mu.Lock()
+	n.machine.silent = true
+	n.machine.mu.Unlock()
+	n.machine.disconnect()
+	c.view(at(1), false, nil) // is older: the worker hangs up, and renews all when it is welcome again
+	c = s.accept(t)
+	c.welcome()
+	c.renewed(c.awaitRenew(muster.AllocID{}))
+	n.machine.pass(lease - time.Second)
+	n.machine.await(t, "killed past its supervisor", func() bool { return n.machine.tasks[id(1)].killed > 0 })
+}
+
 // A supervisor that answers nothing gets no lease for its tasks, and what it doesn't kill in time the agent kills.
 func TestASilentSupervisorsTasksAreNotRenewedAndKilledPastIt(t *testing.T) {
 	s := serve(t)

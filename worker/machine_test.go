@@ -134,11 +134,24 @@ func (m *machine) killSupervisor() {
 	}
 }
 
+// disconnect breaks the connections to the supervisor, which lives on with its tasks.
+func (m *machine) disconnect() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range slices.Clone(m.feeds) {
+		s.closeLocked()
+	}
+}
+
 func (m *machine) supervise(context.Context) (Supervisor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.silent {
+		return nil, errors.New("the supervisor does not answer")
+	}
 	s := &fakeSupervisor{machine: m, out: make(chan exec.Status), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	m.feeds = append(m.feeds, s)
+	m.changedLocked()
 	s.work.Go(s.run)
 	return s, nil
 }

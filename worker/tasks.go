@@ -39,6 +39,7 @@ const (
 	startWithin   = 10 * time.Second
 	stopWithin    = 5 * time.Second
 	extendWithin  = time.Second
+	listWithin    = 5 * time.Second
 	retryAfter    = time.Second
 )
 
