@@ -26,8 +26,8 @@ const (
 // go on was sent. It lives for one term; a new leader takes every lease for fresh, since it does not know what the one before
 // answered.
 //
-// What an answer covers: the allocations that the renewal names; and those that no renewal has named yet, because a worker
-// that has just heard of an allocation counts from the last renewal it sent before, which could not name it.
+// What an answer covers: the allocations that the renewal names; and those that no renewal has named yet, nor any report:
+// their worker may not have heard of them.
 //
 // The table is pure: it is told the time and the state.
 type leaseTable struct {
@@ -225,6 +225,7 @@ func (t *leaseTable) look(now, contact Boot, s *state.Snapshot, row *muster.Node
 			a = &allocLease{since: now}
 		}
 		n.allocs[alloc.ID] = a
+		a.named = a.named || alloc.Phase > muster.AllocPlaced // its worker has it, and named it to a leader before
 		if late {
 			a.since = now
 		}

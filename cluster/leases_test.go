@@ -250,6 +250,21 @@ func TestAnAllocationThatWasNeverNamedGoesOnWithItsNode(t *testing.T) {
 	}
 }
 
+func TestANewLeaderEndsWhatRunsAndIsNamedNoMore(t *testing.T) {
+	s := newLeaseStory(t)
+	first, silent := s.minute(), s.minute()
+	s.apply(&state.ReportAllocs{Node: 1, Allocs: []muster.AllocReport{{ID: silent.ID, Phase: muster.AllocRunning}}})
+	s.table = newLeaseTable(s.now) // its supervisor was silent before, and the worker never names it to this leader
+	var ends []*state.EndLeases
+	for range 8 {
+		s.renewed("session-1", first)
+		ends = append(ends, s.pass(10*second)...)
+	}
+	if len(ends) == 0 || len(ends[0].Allocs) != 1 || ends[0].Allocs[0] != silent.ID || ends[0].Lost {
+		t.Fatalf("got %+v, want the end of %v alone", ends, silent.ID)
+	}
+}
+
 func TestSilenceMakesANodeSuspectUntilItIsHeard(t *testing.T) {
 	s := newLeaseStory(t)
 	suspect := func() bool { s.pass(1); return s.table.silent()[1] != "" }
