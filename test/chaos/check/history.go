@@ -1,189 +1,250 @@
-// Package check judges what a chaos run left behind: what its clients were told, what the workers wrote down, what the tasks
-// themselves said. All ran on one machine, so one CLOCK_BOOTTIME orders everything.
+// Package check judges what a cluster did under faults: each checker reads a recorded history and says which promises of
+// the design were broken, in words that a person can act on. It touches nothing of the world, so a history that failed once
+// is judged again at any time.
 package check
 
-import "github.com/musterhpc/muster"
+import (
+	"fmt"
+	"time"
 
-// Moment is CLOCK_BOOTTIME in nanoseconds; 0 = never.
-type Moment int64
-
-// Op is what a client asked.
-type Op string
-
-// The operations.
-const (
-	Submit Op = "submit"
-	Cancel Op = "cancel"
-	Get    Op = "get"
-	List   Op = "list"
+	"github.com/musterhpc/muster"
 )
 
-// Call is one call of a client, with what it was told.
-type Call struct {
-	Client int    // calls of one client are one session: what it reads never goes back
-	Op     Op     //
-	Start  Moment // just before the call
-	End    Moment // just after the answer
+// Instant is nanoseconds on CLOCK_BOOTTIME. All machines of a run are on one kernel, so one clock orders everything.
+type Instant int64
 
-	// What was asked.
-	RequestID string       `json:",omitempty"` // Submit, Cancel
-	Name      string       `json:",omitempty"` // Submit: of the job, used once in a run
-	Ranks     int          `json:",omitempty"` // Submit
-	Job       muster.JobID `json:",omitempty"` // Cancel, Get
-	Stale     bool         `json:",omitempty"` // Get, List
-	Lease     int64        `json:",omitempty"` // Submit: stop_after in ns
+// Add gives the instant d later.
+func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 
-	// What was answered. An error that says that nothing was done leaves no trace; Unknown: it may have been done, or may be yet.
-	Unknown bool           `json:",omitempty"`
-	Error   string         `json:",omitempty"` // "" = it was done
-	IDs     []muster.JobID `json:",omitempty"` // Submit
-	Jobs    []Job          `json:",omitempty"` // Get: one; List: all that are listed
-	Version muster.Version // Get, List: of the state it was read from
-}
+// Sub gives the time from other to t.
+func (t Instant) Sub(other Instant) time.Duration { return time.Duration(t - other) }
 
-// Job is a job as an answer showed it.
-type Job struct {
-	ID      muster.JobID
-	Name    string
-	State   string // muster.JobPhase in words
-	Class   string `json:",omitempty"`
-	Reason  string `json:",omitempty"`
-	Exit    int    `json:",omitempty"`
-	Attempt uint32 `json:",omitempty"`
-	Ranks   []Rank `json:",omitempty"` // of the newest attempt; Get: of earlier ones too
-}
-
-// Rank is a rank of an attempt as an answer showed it.
-type Rank struct {
-	Alloc   muster.AllocID
-	Group   string `json:",omitempty"`
-	Rank    int
-	Attempt uint32
-	State   string // muster.AllocPhase in words
-	Node    string
-	Slots   []int  `json:",omitempty"` // positions of its GPUs on the node
-	Class   string `json:",omitempty"`
-	Exit    int    `json:",omitempty"`
-	HasExit bool   `json:",omitempty"` // Exit was reported
-	Signal  int    `json:",omitempty"`
-}
-
-// EventKind is what a worker wrote down.
-type EventKind string
-
-// The kinds of events of a worker.
-const (
-	Intent  EventKind = "intent"  // on the disk: it may be started from now on
-	Running EventKind = "running" // its process was seen to run
-	Ended   EventKind = "ended"   // no process of it is left
-)
-
-// Event is a line of a worker's journal, as its log says it.
-type Event struct {
-	Kind     EventKind
-	At       Moment
-	Machine  string // where it happened
-	Node     string // what the worker there calls itself
-	Instance string // of its data directory: a copied one has the same
-	Boot     string // boot id
-	Alloc    muster.AllocID
-	Job      muster.JobID `json:",omitempty"` // Intent
-	Attempt  uint32       `json:",omitempty"` // Intent
-	Group    int          `json:",omitempty"` // Intent
-	Rank     int          `json:",omitempty"` // Intent
-	Slots    []int        `json:",omitempty"` // Intent
-	Pid      int          `json:",omitempty"` // Running
-	Class    string       `json:",omitempty"` // Ended
-	Exit     int          `json:",omitempty"` // Ended
-	Signal   int          `json:",omitempty"` // Ended
-	Why      string       `json:",omitempty"` // Ended
-}
-
-// Beat is a task's own word that it lives: one process of a rank, from its first line to its last. Moments are cut down to 10 ms.
-type Beat struct {
-	Alloc   muster.AllocID
-	Process string // tells processes of one allocation apart; every start of the program makes a new one
-	Machine string
-	Job     muster.JobID
-	Attempt uint32
-	Group   string
-	Rank    int
-	First   Moment
-	Last    Moment
-	Beats   int
-	Longest int64 // ns between two lines, at most
-}
-
-// Digest is what a server said of its state.
-type Digest struct {
-	At     Moment
-	Server string // id
-	Name   string
-	Index  muster.Index
-	Digest string
-	Term   uint64
-	Leader bool
-}
-
-// Snapshot is one version of the state as one server gave it: every live allocation and every node's counters.
-type Snapshot struct {
-	At      Moment
-	Version muster.Version
-	Nodes   []Node
-}
-
-// Node is a node in a snapshot.
-type Node struct {
-	Name  string
-	State string
-	GPUs  int
-	Free  []int // slots that it counts as free
-	Held  []Held
-}
-
-// Held is what an allocation holds on a node.
-type Held struct {
-	Job   muster.JobID
-	Rank  int
-	State string
-	Slots []int
-}
-
-// Fault is a fault that was injected, and when.
-type Fault struct {
-	Kind  string // "kill one server"
-	What  string // the whole of it, as printed
-	Begin Moment
-	End   Moment // healed
-	// Judged: a majority of servers was up all the time, and its links were good; the gap between acknowledged submissions is
-	// judged only then.
-	Judged bool
-}
-
-// Process is one that is left when everything has ended.
-type Process struct {
-	Machine string
-	Pid     int
-	Alloc   muster.AllocID
-	Command string
-}
-
-// Evidence is all that a run left behind.
-type Evidence struct {
-	Seed      uint64
-	Began     Moment
-	Healed    Moment // the end of the last fault
-	Finished  Moment // the workload had its time to end
+// History is all that was written down of a run, in any order.
+type History struct {
+	Run       Run
 	Calls     []Call
-	Events    []Event // in the order of their times
+	Events    []Event
 	Beats     []Beat
 	Digests   []Digest
-	Snapshots []Snapshot
 	Faults    []Fault
-	Leftover  []Process
-	Crashes   []string // a process that ended by itself with a panic: where, and its first line
-	Final     []Job    // every job, as a linearizable read gave it at the end, with all ranks of all attempts
-	LastJob   Call     // the submission of a job after everything was healed
-	LastDone  Moment   // when that job had succeeded
-	Problems  []string // what the suite itself has to complain of, e.g. the logs of two servers differ
+	Probes    []Probe
+	Final     Final
+	Leftovers []Leftover
 }
+
+// Run says what was run.
+type Run struct {
+	Seed    int64    `json:"seed"`
+	Start   Instant  `json:"start"`
+	End     Instant  `json:"end"`
+	Servers []string `json:"servers"`          // the voters, by the names that faults use
+	Replay  string   `json:"replay,omitempty"` // the command that plays the plan again
+}
+
+// Op is what a client asked for.
+type Op string
+
+// The operations of clients. A wait is a call that ended when the job had; it says nothing of the time before.
+const (
+	OpSubmit Op = "submit"
+	OpCancel Op = "cancel"
+	OpGet    Op = "get"
+	OpList   Op = "list"
+	OpWait   Op = "wait"
+)
+
+// Outcome is what the client learnt of its call.
+type Outcome string
+
+// The outcomes of calls. Refused means: certainly nothing was done. Whatever may have been done is unknown: no answer, a
+// deadline, a broken connection, unavailable after the request was sent.
+const (
+	OK      Outcome = "ok"
+	Refused Outcome = "refused"
+	Unknown Outcome = "unknown"
+)
+
+// Call is one call of a client, each try its own. Tries of one request share Request.
+type Call struct {
+	Client  string         `json:"client"`
+	Session string         `json:"session"`          // within which reads never go back; a new one for each new client object
+	Server  string         `json:"server,omitempty"` // that it was sent to, where known
+	Op      Op             `json:"op"`
+	Request string         `json:"request,omitempty"` // request id of submit and cancel
+	Names   []string       `json:"names,omitempty"`   // of the jobs submitted, each used in one request of the run only
+	Jobs    []muster.JobID `json:"jobs,omitempty"`    // submit: as answered; cancel, get, wait: as asked
+	Stale   bool           `json:"stale,omitempty"`
+	Start   Instant        `json:"start"`
+	End     Instant        `json:"end"` // of an unknown one too: when the client gave up
+	Outcome Outcome        `json:"outcome"`
+	Refusal muster.Kind    `json:"refusal,omitempty"`
+	Error   string         `json:"error,omitempty"`
+
+	Version  muster.Version `json:"version,omitzero"`   // of the state that a read was answered from; zero = not said
+	Seen     []Seen         `json:"seen,omitempty"`     // what a read answered
+	Complete bool           `json:"complete,omitempty"` // a list of all jobs, ended ones too: what it lacks does not exist
+}
+
+// Seen is a job as a read showed it.
+type Seen struct {
+	Job      muster.JobID `json:"job"`
+	Name     string       `json:"name,omitempty"`
+	State    string       `json:"state"` // as the API says it: pending, running, ...
+	Attempt  uint32       `json:"attempt"`
+	Class    string       `json:"class,omitempty"`
+	ExitCode *int         `json:"exit_code,omitempty"`
+	Count    int          `json:"count,omitempty"` // ranks that the job has
+	Ranks    []Rank       `json:"ranks,omitempty"` // of the newest attempt, where the answer has them
+}
+
+// Rank is an allocation as the API showed it.
+type Rank struct {
+	Alloc    string `json:"alloc"` // "1-42"
+	Group    string `json:"group,omitempty"`
+	Rank     int    `json:"rank"`
+	Attempt  uint32 `json:"attempt"`
+	Node     string `json:"node"`
+	State    string `json:"state"`
+	Slots    []int  `json:"slots,omitempty"`
+	Class    string `json:"class,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   int    `json:"signal,omitempty"`
+}
+
+// EventKind is what happened to an allocation on its machine.
+type EventKind string
+
+// The events of workers, in the order in which an allocation has them. Intent: the start is on the disk. Started: the process
+// exists. Killed: the worker or its supervisor sent SIGKILL. Ended: no process is left.
+const (
+	Registered EventKind = "registered"
+	Ready      EventKind = "ready"
+	Intent     EventKind = "intent"
+	Started    EventKind = "started"
+	Killed     EventKind = "killed"
+	Ended      EventKind = "ended"
+)
+
+// Event is one thing that a worker did.
+type Event struct {
+	Kind    EventKind    `json:"kind"`
+	Time    Instant      `json:"time"` // when it was written down
+	Node    string       `json:"node"`
+	Machine string       `json:"machine,omitempty"` // where two machines have one node's name; "" = as Node
+	Session string       `json:"session,omitempty"` // of the agent
+	Boot    string       `json:"boot,omitempty"`
+	Alloc   string       `json:"alloc,omitempty"` // "1-42"
+	Job     muster.JobID `json:"job,omitempty"`
+	Attempt uint32       `json:"attempt,omitempty"`
+	Group   string       `json:"group,omitempty"`
+	Rank    int          `json:"rank"`
+	Slots   []int        `json:"slots,omitempty"`
+	PID     int          `json:"pid,omitempty"`
+
+	// Of Ended.
+	Gone     Instant `json:"gone,omitempty"` // when the process was gone, as its supervisor saw it; 0 = nobody saw it
+	Class    string  `json:"class,omitempty"`
+	ExitCode int     `json:"exit_code,omitempty"`
+	Signal   int     `json:"signal,omitempty"`
+}
+
+// Beat is a line that a task itself wrote: proof that it ran then.
+type Beat struct {
+	Time    Instant      `json:"time"`
+	Node    string       `json:"node"`
+	Machine string       `json:"machine,omitempty"` // as in Event
+	Job     muster.JobID `json:"job"`
+	Attempt uint32       `json:"attempt"`
+	Group   string       `json:"group,omitempty"`
+	Rank    int          `json:"rank"`
+	PID     int          `json:"pid"`
+	Alloc   string       `json:"alloc,omitempty"` // where the task knows it
+}
+
+// Digest is a sample of a server's state.
+type Digest struct {
+	Server string       `json:"server"`
+	Time   Instant      `json:"time"`
+	Epoch  muster.Epoch `json:"epoch"`
+	Index  muster.Index `json:"index"`
+	Digest string       `json:"digest"`
+	Level  uint32       `json:"level"`            // feature level
+	Broken string       `json:"broken,omitempty"` // what the recomputation of counters and invariants said
+}
+
+// Fault is something that was done to the cluster.
+type Fault struct {
+	Kind      string   `json:"kind"`
+	Start     Instant  `json:"start"`
+	End       Instant  `json:"end"`                 // when it was healed: processes run again, links are good
+	Targets   []string `json:"targets,omitempty"`   // servers and machines that it hit
+	Down      []string `json:"down,omitempty"`      // servers that were killed, stopped, or had no working disk
+	Suspended []string `json:"suspended,omitempty"` // worker machines that stood still, tasks included
+	Links     []Link   `json:"links,omitempty"`     // that were worse than usual
+}
+
+// Link is one direction between two of servers, machines, and "clients". "*" is every one of them.
+type Link struct {
+	From  string        `json:"from"`
+	To    string        `json:"to"`
+	Loss  float64       `json:"loss,omitempty"`  // 0 to 1; 1 = cut
+	Delay time.Duration `json:"delay,omitempty"` // jitter included, at most
+}
+
+// Probe is a job that was submitted after the last fault to see that the cluster works.
+type Probe struct {
+	Job   muster.JobID `json:"job"`
+	Asked Instant      `json:"asked"`
+	Ran   Instant      `json:"ran,omitempty"` // its first beat or start; 0 = it never ran
+}
+
+// Final is the cluster as the API shows it when all is quiet.
+type Final struct {
+	Time  Instant  `json:"time"`
+	Jobs  []Job    `json:"jobs"`
+	Nodes []string `json:"nodes,omitempty"` // names, with their states: "w1 ready"
+}
+
+// Job is a job at the end.
+type Job struct {
+	ID       muster.JobID  `json:"id"`
+	Name     string        `json:"name"`
+	State    string        `json:"state"`
+	Class    string        `json:"class,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	ExitCode *int          `json:"exit_code,omitempty"`
+	Attempt  uint32        `json:"attempt"`
+	Count    int           `json:"count"` // ranks that the job has
+	Lease    time.Duration `json:"lease"` // its stop_after
+	Attempts []Attempt     `json:"attempts,omitempty"`
+	Ranks    []Rank        `json:"ranks,omitempty"` // of all attempts that are still known
+}
+
+// Attempt is an attempt at the end.
+type Attempt struct {
+	Number   uint32 `json:"number"`
+	Class    string `json:"class,omitempty"`
+	ExitCode int    `json:"exit_code,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Leftover is a process of a task that was found when all was quiet.
+type Leftover struct {
+	Time    Instant      `json:"time"`
+	Machine string       `json:"machine"`
+	PID     int          `json:"pid"`
+	Command string       `json:"command"`
+	Alloc   string       `json:"alloc,omitempty"` // as its cgroup or environment says
+	Job     muster.JobID `json:"job,omitempty"`
+	Attempt uint32       `json:"attempt,omitempty"`
+	Rank    int          `json:"rank"`
+}
+
+// Violation is a broken promise.
+type Violation struct {
+	Checker string
+	Time    Instant // where in the run to look; 0 = everywhere
+	Message string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Checker, v.Message) }
