@@ -56,8 +56,11 @@ type Config struct {
 	// Clock is for tests; zero functions are the system's.
 	Clock Clock
 
+	// WrapLogs puts a layer between raft and its log on disk, below the watch that ends a process whose disk hangs or fails;
+	// nil: none. For tests: their disks hang and fail.
+	WrapLogs func(raft.LogStore) raft.LogStore
+
 	wrapTransport func(raft.Transport) raft.Transport // tests hold messages back
-	wrapLogs      func(raft.LogStore) raft.LogStore   // tests hang disks
 }
 
 // Timing is how soon raft takes a silent leader for dead.

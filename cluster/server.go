@@ -26,6 +26,7 @@ const (
 	snapshotEvery    = 30 * time.Second
 	snapshotsKept    = 2
 	transportTimeout = 3 * time.Second
+	commitTold       = 5 * time.Millisecond   // to twice that, until followers hear of a commit that nothing follows
 	transferRecent   = 100 * time.Millisecond // leadership is handed only to a follower heard of so lately
 	boltMmap         = 64 << 20
 )
@@ -140,8 +141,8 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	s.watch = newDiskWatch(c.Fatal, watchTick)
 	*undo = append(*undo, s.watch.close)
 	var disk raft.LogStore = s.store
-	if c.wrapLogs != nil {
-		disk = c.wrapLogs(disk)
+	if c.WrapLogs != nil {
+		disk = c.WrapLogs(disk)
 	}
 	s.logs = &countedLogs{LogStore: &watchedLogs{LogStore: disk, watch: s.watch}}
 	if s.entries, err = raft.NewLogCache(logCacheEntries, s.logs); err != nil {
@@ -161,6 +162,7 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(s.ID())
 	r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout = c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease
+	r.CommitTimeout = commitTold
 	r.MaxAppendEntries = maxAppendEntries
 	r.ShutdownOnRemove = false
 	r.TrailingLogs, r.SnapshotThreshold, r.SnapshotInterval = trailingLogs, snapshotEntries, snapshotEvery

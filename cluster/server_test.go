@@ -255,7 +255,7 @@ func TestAHangingDiskEndsTheLeaderAndAnotherTakesOver(t *testing.T) {
 	disks := map[int]*hangingLogs{}
 	c := startCluster(t, 3, func(i int, c *Config) {
 		disks[i] = &hangingLogs{}
-		c.wrapLogs = func(s raft.LogStore) raft.LogStore { disks[i].LogStore = s; return disks[i] }
+		c.WrapLogs = func(s raft.LogStore) raft.LogStore { disks[i].LogStore = s; return disks[i] }
 	})
 	leader := c.leader()
 	for i, s := range c.servers {

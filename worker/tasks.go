@@ -217,11 +217,13 @@ func (a *Agent) start(ctx context.Context, t *task) {
 	if !t.intent {
 		records = append(records, a.intentRecord(t))
 	}
-	supervisor := a.supervisor
+	supervisor, alloc := a.supervisor, t.assignment.Alloc
 	a.work.Go(func() {
 		if a.writeJournal(records...) != nil {
 			return
 		}
+		a.log.Info("starting", "allocation", t.id.String(), "job", alloc.Job, "attempt", alloc.Attempt, "group", alloc.Group, "rank", alloc.Rank,
+			"slots", alloc.Slots, "boot", a.id.Boot, "at", int64(a.host.now()))
 		err := within(ctx, startWithin, func(ctx context.Context) error { return supervisor.Start(ctx, t.id) })
 		a.post(ctx, func() {
 			t.busy, t.intent = false, true
@@ -278,7 +280,8 @@ func (a *Agent) ended(ctx context.Context, t *task, end muster.AllocReport) {
 		return
 	}
 	t.phase, t.end = muster.AllocEnded, end
-	a.log.Info("ended", "allocation", t.id, "class", end.Class, "exit", end.ExitCode, "why", end.Message)
+	a.log.Info("ended", "allocation", t.id.String(), "class", end.Class.String(), "exit", end.ExitCode, "signal", end.Signal, "why", end.Message,
+		"at", int64(a.host.now()))
 	a.work.Go(func() { a.touch(t.id) })
 }
 

@@ -156,13 +156,15 @@ func (a *agent) startServer(username string) (address string, err error) {
 		return "", err
 	}
 	a.headroom = make([]byte, serverHeadroom)
-	server, err := cluster.Start(cluster.Config{
+	settings := cluster.Config{
 		DataDir: filepath.Join(c.DataDir, "server"), Name: c.Name, ClusterID: c.Cluster, Version: version,
 		RPCAddress: address, HTTPAddress: web.Addr().String(), RaftListener: raft,
 		GossipAddress: a.address(c.Ports.Gossip), Join: c.Join, Expect: c.Server.Expect, Voters: c.Server.Voters,
 		Timing: timing, Logger: a.log.Named("server"),
 		Fatal: func(err error) { a.fatal <- err; select {} },
-	})
+	}
+	injectFaults(&settings)
+	server, err := cluster.Start(settings)
 	if err != nil {
 		return "", errors.Join(err, raft.Close(), grpc.Close(), web.Close())
 	}
