@@ -88,7 +88,7 @@ func (s *Server) Renew(ctx context.Context, batch *wire.RenewBatch) (*wire.Renew
 	s.askHeartbeat()
 	select {
 	case ok := <-r.answer:
-		return &wire.RenewBatchReply{Ok: ok}, nil
+		return &wire.RenewBatchReply{Ok: ok, Index: uint64(s.hub.newest().index)}, nil
 	case <-l.ctx.Done():
 		return nil, unavailable("this server is no longer the leader; the leases were not renewed")
 	case <-ctx.Done():

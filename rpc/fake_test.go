@@ -292,7 +292,7 @@ func (m *fakeMember) Renew(_ context.Context, batch *wire.RenewBatch) (*wire.Ren
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renewals = append(m.renewals, batch.Renewals)
-	reply := &wire.RenewBatchReply{}
+	reply := &wire.RenewBatchReply{Index: uint64(m.applied)}
 	for range batch.Renewals {
 		reply.Ok = append(reply.Ok, !m.deny)
 	}

@@ -220,7 +220,8 @@ func (s *Server) readIndexOnce(ctx context.Context, waiting []struct{}) ([]muste
 // renewLimit bounds how long renewals are tried: a worker sends its next one soon.
 const renewLimit = 3 * time.Second
 
-// renewOnce passes on the renewals that wait, in one call.
+// renewOnce passes on the renewals that wait, in one call. They are answered only once this server's state is as new as the
+// leader's was: one that lags would let go on what was cancelled, and its workers must find another.
 func (s *Server) renewOnce(ctx context.Context, waiting []*wire.NodeRenew) ([]bool, error) {
 	batch := &wire.RenewBatch{Renewals: waiting}
 	var reply *wire.RenewBatchReply
@@ -231,10 +232,18 @@ func (s *Server) renewOnce(ctx context.Context, waiting []*wire.NodeRenew) ([]bo
 		reply, err = leader.Renew(ctx, batch)
 		return err
 	})
-	if err == nil && len(reply.GetOk()) != len(waiting) {
-		err = muster.Errorf(muster.KindError, "the leader answered %d of %d renewals", len(reply.GetOk()), len(waiting))
+	if err != nil {
+		return nil, err
 	}
-	return reply.GetOk(), err
+	if len(reply.Ok) != len(waiting) {
+		return nil, muster.Errorf(muster.KindError, "the leader answered %d of %d renewals", len(reply.Ok), len(waiting))
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewLimit)
+	defer cancel()
+	if err := s.local.WaitApplied(ctx, muster.Index(reply.Index)); err != nil {
+		return nil, lagging(err)
+	}
+	return reply.Ok, nil
 }
 
 // explain asks the leader why a job stands where it does.

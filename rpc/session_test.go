@@ -187,6 +187,43 @@ func TestRenewalsAreAnsweredAndABrokenStreamIsTold(t *testing.T) {
 	})
 }
 
+// Else a server whose state stands still would keep alive what was cancelled long ago.
+func TestAServerThatLagsPassesNoRenewalOn(t *testing.T) {
+	c := startCluster(t, 2)
+	made, err := c.client(rpc.Options{}, 0).Submit(soon(t), submission("train"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := c.worker(1, "w1", muster.Version{})
+	w.welcome()
+	w.view()
+	c.place(made.Ids[0], 1, 1)
+	w.view()
+	c.members[1].freeze(true)
+	c.commit(&state.Cancel{Jobs: []muster.JobID{muster.JobID(made.Ids[0])}, Mode: muster.StopKill})
+	w.say(&wire.FromWorker{Message: &wire.FromWorker_Renew{Renew: &wire.Renew{Seq: 1}}})
+	c.members[0].eventually("the renewal reaches the leader", func() bool { return len(c.members[0].renewals) > 0 })
+	heard := make(chan *wire.ToWorker, 1)
+	go func() {
+		m, _ := w.stream.Recv()
+		heard <- m
+	}()
+	select {
+	case m := <-heard:
+		t.Fatalf("a server that lags behind the leader said %v", m)
+	case <-time.After(100 * time.Millisecond):
+	}
+	c.members[1].freeze(false)
+	stopped, renewed := false, false
+	for m := <-heard; ; m = w.hear() {
+		renewed = renewed || m.GetRenewed() != nil
+		stopped = stopped || m.GetView() != nil && m.GetView().Desired[0].Alloc.GetStop().GetMode() == uint32(muster.StopKill)
+		if renewed && stopped {
+			return
+		}
+	}
+}
+
 func TestASessionThatIsNoLongerTheNewestEnds(t *testing.T) {
 	c := startCluster(t, 2)
 	c.members[0].mu.Lock()

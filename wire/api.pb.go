@@ -2435,6 +2435,7 @@ func (x *NodeRenew) GetSilent() bool {
 type RenewBatchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ok            []bool                 `protobuf:"varint,1,rep,packed,name=ok,proto3" json:"ok,omitempty"` // for each renewal; false: this node's session is not the newest
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`  // of the leader's state: a server passes the answer on only once its own has reached it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2474,6 +2475,13 @@ func (x *RenewBatchReply) GetOk() []bool {
 		return x.Ok
 	}
 	return nil
+}
+
+func (x *RenewBatchReply) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 type StatusRequest struct {
@@ -2859,9 +2867,10 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12&\n" +
 	"\x05renew\x18\x03 \x01(\v2\x10.muster.v1.RenewR\x05renew\x12\x16\n" +
-	"\x06silent\x18\x04 \x01(\bR\x06silent\"!\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\"7\n" +
 	"\x0fRenewBatchReply\x12\x0e\n" +
-	"\x02ok\x18\x01 \x03(\bR\x02ok\"\x0f\n" +
+	"\x02ok\x18\x01 \x03(\bR\x02ok\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x0f\n" +
 	"\rStatusRequest\"\x11\n" +
 	"\x0fSuspectsRequest\"9\n" +
 	"\rSuspectsReply\x12(\n" +
