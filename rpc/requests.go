@@ -154,7 +154,26 @@ func (s *Server) FenceNode(ctx context.Context, r *wire.FenceRequest) (*wire.Not
 	if r.Node == "" {
 		return nil, muster.Errorf(muster.KindUsage, "no node is named")
 	}
+	if err := s.silent(ctx, r.Node); err != nil {
+		return nil, err
+	}
 	return s.notes(ctx, &wire.Command{Command: &wire.Command_FenceNode{FenceNode: &wire.FenceNode{Header: h, Node: r.Node}}}, nil)
+}
+
+// silent refuses a node that is heard of: nobody can know that a machine is off that answers, and what runs there would run
+// twice.
+func (s *Server) silent(ctx context.Context, name string) error {
+	reply, err := s.ListNodes(ctx, &wire.ListNodesRequest{Names: []string{name}})
+	if err != nil {
+		return err
+	}
+	for _, n := range reply.Nodes {
+		if n.State != muster.NodeSuspect.String() && n.State != muster.NodeLost.String() {
+			return muster.Errorf(muster.KindConflict, "%s answers: its machine is not off", name).
+				WithHint("To empty it: muster node drain %s --reason … --deadline 0s", name)
+		}
+	}
+	return nil
 }
 
 func (s *Server) notes(ctx context.Context, command *wire.Command, ids []uint64) (*wire.NotesReply, error) {

@@ -236,9 +236,8 @@ func (a *app) waitCommand() *cobra.Command {
 	var any bool
 	cmd := &cobra.Command{
 		Use: "wait JOB…", Short: "wait until jobs have ended; exits with the code of the first that failed",
-		Args: usageArgs(cobra.MinimumNArgs(1)),
+		Args: usageArgs(cobra.MinimumNArgs(1)), Annotations: map[string]string{carriesCode: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.attached = true
 			done, ok := waitFor[until]
 			if !ok {
 				return muster.Errorf(muster.KindUsage, "--for %q: one of started, succeeded, failed, finished", until)

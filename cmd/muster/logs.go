@@ -23,6 +23,9 @@ func (a *app) logsCommand() *cobra.Command {
 		Use: "logs JOB[/RANK][@ATTEMPT]", Short: "what a job's ranks have printed", Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := &wire.LogsRequest{Follow: follow, LastLines: lines, Attempt: attempt}
+			if lines < 0 {
+				return muster.Errorf(muster.KindUsage, "-n %d is no number of lines", lines)
+			}
 			err := selectRanks(request, ranks)
 			if err != nil {
 				return err

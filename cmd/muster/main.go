@@ -30,9 +30,12 @@ func run(ctx context.Context, args []string, io streams) int {
 	root := app.command()
 	root.SetArgs(args)
 	root.SetIn(io.in)
-	root.SetOut(io.err) // help that nobody asked for is not data
+	root.SetOut(io.out) // help that was asked for
 	root.SetErr(io.err)
-	err := root.ExecuteContext(ctx)
+	verb, err := root.ExecuteContextC(ctx)
+	if detached, _ := verb.Flags().GetBool("detach"); verb.Annotations[carriesCode] != "" && !detached {
+		app.attached = true // a bad flag or argument too
+	}
 	return app.report(err)
 }
 
@@ -57,6 +60,7 @@ func (a *app) command() *cobra.Command {
 		Short:         "muster shares GPU machines: jobs are HCL files, servers replicate the queue, workers run the tasks",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -66,6 +70,15 @@ func (a *app) command() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetVersionTemplate("muster {{.Version}}\n")
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd)) })
+	root.SetHelpCommand(&cobra.Command{Use: "help [VERB…]", Short: "help about a verb", RunE: func(_ *cobra.Command, args []string) error {
+		verb, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return unknownVerb(verb, args[len(args)-1])
+		}
+		return verb.Help()
+	}})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return muster.Errorf(muster.KindUsage, "%v", err).WithHint("See: %s --help", cmd.CommandPath())
 	})
@@ -127,12 +140,19 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
+// carriesCode annotates verbs whose exit code is a job's: what is muster's own failure is then 125.
+const carriesCode = "carries a job's code"
+
 // usageArgs makes a wrong number of arguments a usage error.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return muster.Errorf(muster.KindUsage, "%v", err).WithHint("Usage: %s", cmd.UseLine())
+		switch {
+		case check(cmd, args) == nil:
+			return nil
+		case len(args) == 0:
+			return muster.Errorf(muster.KindUsage, "%s needs to know what", cmd.CommandPath()).WithHint("Say: %s", usageLine(cmd))
+		default:
+			return muster.Errorf(muster.KindUsage, "%s does not take %q", cmd.CommandPath(), args[len(args)-1]).WithHint("Say: %s", usageLine(cmd))
 		}
-		return nil
 	}
 }

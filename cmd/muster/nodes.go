@@ -154,12 +154,12 @@ func (a *app) drainCommand() *cobra.Command {
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().StringVar(&deadline, "deadline", "", "after so long what still runs is asked to save itself and starts elsewhere; 0s: now")
 	later(cmd, []string{"at", "label"})
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := refuseLater(cmd, []string{"at", "label"}); err != nil {
+	named := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := refuseLater(cmd, []string{"at", "label"}); err != nil { // before nodes are missed: -l stands for them
 			return err
 		}
-		return run(cmd, args)
+		return named(cmd, args)
 	}
 	return cmd
 }

@@ -72,14 +72,14 @@ func (t table) print(w io.Writer) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	last, used := len(widths)-1, 0
-	for _, n := range widths[:last] {
-		used += n + 2
-	}
-	widths[last] = max(8, min(widths[last], columns-used))
+	last := len(widths) - 1
+	fit(widths, columns, t.state)
 	for k, row := range append([][]string{t.header}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
+			if widths[i] == 0 {
+				continue
+			}
 			line.WriteString(t.cell(w, cell, i, widths[i], k == 0))
 			if i < last {
 				line.WriteString("  ")
@@ -90,6 +90,57 @@ func (t table) print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// How far columns shrink before one is left out: the last, which says why, and the others.
+const (
+	narrowestLast = 20
+	narrowest     = 12
+)
+
+// fit shrinks columns, the widest first, until all of them fit into so many columns of the terminal. When that is not enough,
+// those before the last are left out (0), from the right, but never the first, which names the thing, nor its state.
+func fit(widths []int, columns, state int) {
+	last := len(widths) - 1
+	wish := widths[last]
+	floor := make([]int, len(widths))
+	for i, n := range widths {
+		switch i {
+		case 0, state:
+			floor[i] = n
+		case last:
+			floor[i] = min(n, narrowestLast)
+		default:
+			floor[i] = min(n, narrowest)
+		}
+	}
+	for {
+		used, widest := -2, -1
+		for i, n := range widths {
+			if n > 0 {
+				used += n + 2
+			}
+			if n > floor[i] && (widest < 0 || n >= widths[widest]) {
+				widest = i
+			}
+		}
+		switch {
+		case used <= columns:
+			widths[last] = min(wish, widths[last]+columns-used) // what one left out was wider than needed
+			return
+		case widest >= 0:
+			widths[widest]--
+			continue
+		}
+		i := last - 1
+		for i > 0 && (widths[i] == 0 || i == state) {
+			i--
+		}
+		if i <= 0 {
+			return
+		}
+		widths[i], floor[i] = 0, 0
+	}
 }
 
 func (t table) cell(w io.Writer, text string, column, width int, header bool) string {

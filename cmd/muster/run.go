@@ -45,8 +45,9 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE | run [flags] -- CMD…",
 		Short: "submit jobs and follow them: their state, their logs, their exit code",
+
+		Annotations: map[string]string{carriesCode: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.attached = !f.detach
 			if err := refuseLater(cmd, slices.Concat(laterRunFlags, laterRunSwitches)); err != nil {
 				return err
 			}

@@ -142,7 +142,7 @@ func (l *stateLine) explain(why *wire.WhyReply) {
 	if reason == "" || job.GetState() != muster.JobPending.String() {
 		return
 	}
-	text := fmt.Sprintf("%s (%d) waits: %s", job.GetName(), job.GetId(), reason)
+	text := fmt.Sprintf("%s (%d) is pending: %s", job.GetName(), job.GetId(), reason)
 	if why.GetOf() > 1 {
 		text += fmt.Sprintf("; position %d of %d", why.GetPosition(), why.GetOf())
 	}
