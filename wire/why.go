@@ -12,11 +12,12 @@ func (why *WhyReply) First() string {
 	if text == "" {
 		return why.GetNote()
 	}
-	for _, r := range why.GetReasons() {
-		if r.GetCount() == 1 {
-			return fmt.Sprintf("%s (%s: 1 node)", text, r.GetKind())
+	if reasons := why.GetReasons(); len(reasons) > 0 {
+		nodes := "1 node"
+		if n := reasons[0].GetCount(); n != 1 {
+			nodes = fmt.Sprintf("%d nodes", n)
 		}
-		return fmt.Sprintf("%s (%s: %d nodes)", text, r.GetKind(), r.GetCount())
+		return fmt.Sprintf("%s (%s: %s)", text, reasons[0].GetKind(), nodes)
 	}
 	if note := why.GetNote(); note != "" {
 		return text + "; " + note
