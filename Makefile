@@ -26,8 +26,17 @@ lint: ## vet, staticcheck, gofmt
 demo: build ## a gang of 2 × 8 on three servers, the leader killed on the way
 	bin/muster dev --kill-leader-after 2s examples/gang.hcl
 
-bench: ## the benchmarks, then the numbers of a cluster of real processes
-	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 1s ./...
+bench: SHELL := /bin/bash
+bench: .SHELLFLAGS := -o pipefail -c
+bench: ## every benchmark, then the numbers of a cluster of real processes with as many rounds as each needs
+	@mkdir -p bin
+	$(GO) test -tags $(TAGS) -run '^$$' -bench . -benchtime 0.5s $$($(GO) list -tags $(TAGS) ./... | grep -v /test) | tee bin/bench.txt
+	$(GO) test -tags $(TAGS) -c -o bin/bench.test ./test/bench
+	@for rounds in SubmitToRunning=200x Submissions=50000x TrueJobs=2000x Failover=1x LeaderUnderLoad=1x; do \
+		(cd test/bench && ../../bin/bench.test -test.run '^$$' -test.timeout 3m -test.bench "$${rounds%=*}$$" -test.benchtime "$${rounds#*=}") \
+			| grep -v '^goos\|^goarch\|^pkg\|^cpu\|^PASS' | tee -a bin/bench.txt || exit 1; \
+	done
+	@awk '/^Benchmark/ { for (i = 3; i < NF; i += 2) printf "%-64s %14s %s\n", $$1, $$i, $$(i + 1) }' bin/bench.txt
 
 generate: ## the code generated from the .proto files
 	$(GO) build -C tools -o ../bin/genproto ./genproto

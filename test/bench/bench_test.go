@@ -1,5 +1,7 @@
-// Package bench measures a cluster of real processes: three servers, one worker, real fsync, real executions. Run it with
-// `make bench`; nothing here fails for being slow.
+// Package bench measures a cluster of real processes: three servers, one worker, real fsync, real executions. `make bench`
+// runs each with as many rounds as it needs; nothing here fails for being slow. Aims, on two idle cores: submission to running
+// within 15 ms (median); 5,000 submissions acknowledged and 200 jobs done a second; after kill -9 of the leader the next
+// submission within 0.7 s (median) and 1.2 s (all), its process 0.2 s later; no election for load.
 package bench
 
 import (
@@ -7,14 +9,18 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/rpc"
 	"github.com/musterhpc/muster/test/harness"
 	"github.com/musterhpc/muster/wire"
@@ -35,15 +41,84 @@ func submit(b *testing.B, client *rpc.Client, r *wire.SubmitRequest) uint64 {
 	return reply.GetIds()[0]
 }
 
+// finish waits until all jobs have ended, and well.
 func finish(b *testing.B, client *rpc.Client, ids []uint64) {
 	b.Helper()
+	for some := range slices.Chunk(ids, 10_000) {
+		states := watch(b, client, some, func(map[uint64]string) bool { return false })
+		for _, id := range some {
+			if states[id] != muster.JobSucceeded.String() {
+				b.Fatalf("job %d is %q", id, states[id])
+			}
+		}
+	}
+}
+
+// watch follows jobs until all have ended or enough of their states are seen.
+func watch(b *testing.B, client *rpc.Client, ids []uint64, enough func(map[uint64]string) bool) map[uint64]string {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	var refs []*wire.JobRef
 	for _, id := range ids {
 		refs = append(refs, &wire.JobRef{Id: id})
 	}
-	if err := client.WatchJobs(context.Background(), &wire.WatchJobsRequest{Jobs: refs}, func(*wire.JobInfo) error { return nil }); err != nil {
+	states := map[uint64]string{}
+	err := client.WatchJobs(ctx, &wire.WatchJobsRequest{Jobs: refs}, func(j *wire.JobInfo) error {
+		states[j.GetId()] = j.GetState()
+		if enough(states) {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
 		b.Fatal(err)
 	}
+	return states
+}
+
+// fill starts a job that takes all GPUs, and waits until it runs: what is submitted after it waits.
+func fill(b *testing.B, client *rpc.Client) {
+	b.Helper()
+	id := submit(b, client, harness.Script("full", 8, "exec sleep 3600"))
+	watch(b, client, []uint64{id}, func(states map[uint64]string) bool { return states[id] == muster.JobRunning.String() })
+}
+
+// pending counts the jobs that wait.
+func pending(b *testing.B, client *rpc.Client) int {
+	b.Helper()
+	n := 0
+	for token := ""; ; {
+		reply, err := client.ListJobs(context.Background(), &wire.ListJobsRequest{States: []string{muster.JobPending.String()}, Limit: 1000, PageToken: token})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += len(reply.GetJobs())
+		if token = reply.GetNextPageToken(); token == "" {
+			return n
+		}
+	}
+}
+
+// resident gives the most memory that a server of the cluster holds now.
+func resident(b *testing.B, c *harness.Cluster) (most float64) {
+	b.Helper()
+	for _, a := range c.Agents() {
+		if a.Role != "server" {
+			continue
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(status)) {
+			if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+				kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
+				most = max(most, kib/1024)
+			}
+		}
+	}
+	return most
 }
 
 func report(b *testing.B, unit string, samples []time.Duration) {
@@ -86,6 +161,7 @@ func (f *fifo) wait(b *testing.B) {
 func BenchmarkSubmitToRunning(b *testing.B) {
 	c := harness.Dev(b, "--workers", "1")
 	client, pipe := c.Client(), newFIFO(b, c.Dir)
+	finish(b, client, []uint64{submit(b, client, harness.Script("warm", 0, "exec true"))}) // it knows the leader now
 	var samples []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -104,7 +180,7 @@ func BenchmarkSubmissions(b *testing.B) {
 	for range 16 {
 		clients = append(clients, c.Client())
 	}
-	submit(b, clients[0], harness.Script("full", 8, "exec sleep 3600"))
+	fill(b, clients[0])
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	b.ResetTimer()
@@ -120,7 +196,13 @@ func BenchmarkSubmissions(b *testing.B) {
 		})
 	}
 	callers.Wait()
+	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "submissions/s")
+	b.ReportMetric(resident(b, c), "server-MiB")
+	b.ReportMetric(0, "ns/op")
+	if n := pending(b, clients[0]); n != b.N {
+		b.Errorf("%d submissions were acknowledged and %d jobs wait", b.N, n)
+	}
 }
 
 // Jobs of one `true` each, from submission to known end, a second.
@@ -150,6 +232,33 @@ func BenchmarkTrueJobs(b *testing.B) {
 	callers.Wait()
 	finish(b, client, ids)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// healthyLeader waits until every server is up and has applied what the leader has, and gives the leader's pid.
+func healthyLeader(b *testing.B, c *harness.Cluster, client *rpc.Client) (pid int) {
+	b.Helper()
+	harness.Until(b, "all servers follow one leader", func() error {
+		reply, err := client.ListServers(context.Background(), &wire.ListServersRequest{})
+		if err != nil {
+			return err
+		}
+		leader := ""
+		for _, s := range reply.GetServers() {
+			if s.GetError() != "" || !s.GetVoter() || s.GetTerm() != reply.GetServers()[0].GetTerm() {
+				return fmt.Errorf("server %s is not back: %s", s.GetName(), s.GetError())
+			}
+			if s.GetLeader() {
+				leader = s.GetName()
+			}
+		}
+		if len(reply.GetServers()) != 3 || leader == "" {
+			return fmt.Errorf("%d servers, led by %q", len(reply.GetServers()), leader)
+		}
+		pid = c.Agent(leader).Pid
+		return nil
+	})
+	return pid
 }
 
 // From kill -9 of the leader to the next acknowledged submission, and to its process running; 20 kills.
@@ -159,22 +268,7 @@ func BenchmarkFailover(b *testing.B) {
 	for b.Loop() {
 		var acknowledged, running []time.Duration
 		for range 20 {
-			var leader int
-			harness.Until(b, "all servers are up and one leads", func() error {
-				leader = 0
-				for _, a := range c.Agents() {
-					if a.Role == "server" && a.Pid == 0 {
-						return fmt.Errorf("%s is down", a.Name)
-					}
-					if a.Leader {
-						leader = a.Pid
-					}
-				}
-				if leader == 0 {
-					return fmt.Errorf("no leader")
-				}
-				return nil
-			})
+			leader := healthyLeader(b, c, client)
 			finish(b, client, []uint64{submit(b, client, harness.Script("before", 0, "exec true"))})
 			began := time.Now()
 			if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
@@ -193,8 +287,9 @@ func BenchmarkFailover(b *testing.B) {
 // Leader changes in a minute with four busy loops on the machine's cores and 16 writers.
 func BenchmarkLeaderUnderLoad(b *testing.B) {
 	c := harness.Dev(b, "--workers", "1")
+	client := c.Client()
 	term := func() uint64 {
-		reply, err := c.Client().ListServers(context.Background(), &wire.ListServersRequest{})
+		reply, err := client.ListServers(context.Background(), &wire.ListServersRequest{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -204,15 +299,14 @@ func BenchmarkLeaderUnderLoad(b *testing.B) {
 		}
 		return term
 	}
-	submit(b, c.Client(), harness.Script("full", 8, "exec sleep 3600"))
+	fill(b, client)
 	for b.Loop() {
 		before := term()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		var busy sync.WaitGroup
 		var writes atomic.Int64
 		for range 4 {
-			loop := c.Command("run", "--help")
-			loop.Path, loop.Args = "/bin/sh", []string{"sh", "-c", "while :; do :; done"}
+			loop := exec.Command("/bin/sh", "-c", "while :; do :; done")
 			if err := loop.Start(); err != nil {
 				b.Fatal(err)
 			}
@@ -236,5 +330,6 @@ func BenchmarkLeaderUnderLoad(b *testing.B) {
 		cancel()
 		b.ReportMetric(float64(term()-before), "leader-changes/min")
 		b.ReportMetric(float64(writes.Load())/60, "submissions/s")
+		b.ReportMetric(0, "ns/op")
 	}
 }
