@@ -154,8 +154,8 @@ func (o *outputs) closeOwn() {
 	}
 }
 
-// launch forks p for t on the thread of sp, into group (nil = none). Errors that are not syscall.Errno are the host's.
-func launch(sp *space, group *cgroup, t *Task, p program, env []string, o *outputs) (made *child, err error) {
+// launch forks p for t on the thread of sp, into group, or with a tag where group is nil. Errors that are not syscall.Errno are the host's.
+func launch(sp *space, group *cgroup, tag uint64, t *Task, p program, env []string, o *outputs) (made *child, err error) {
 	attr := &syscall.ProcAttr{
 		Dir: t.workDir(), Env: env, Files: []uintptr{uintptr(o.files[0]), uintptr(o.files[1]), uintptr(o.files[2])},
 		Sys: &syscall.SysProcAttr{Setsid: true},
@@ -179,7 +179,7 @@ func launch(sp *space, group *cgroup, t *Task, p program, env []string, o *outpu
 	}
 	sp.do(func() {
 		if group == nil {
-			err = fork()
+			err = tagged(tag, fork)
 		} else {
 			err = group.fork(attr.Sys, fork)
 		}

@@ -115,17 +115,19 @@ func environ(pid int, name string) (string, bool) {
 	return "", false
 }
 
-// marked lists those of all that carry both marks, or are of the session of main (0 = none), and their descendants. What was
-// started before since, in clock ticks since boot, is none of them.
+// marked lists those of all that carry both marks or the tag, or are of the session of main (0 = none), and their descendants.
+// What was started before since, in clock ticks since boot, is none of them.
 func marked(all []process, id muster.AllocID, supervisor string, main int, since uint64) []process {
 	self := os.Getpid()
+	instance, _, _ := strings.Cut(supervisor, "/")
+	tag := tag(instance, id)
 	var found []process
 	in := map[int]bool{}
 	for _, p := range all {
 		if p.pid == self || p.start < since {
 			continue
 		}
-		ours := main != 0 && (p.session == main || p.group == main)
+		ours := main != 0 && (p.session == main || p.group == main) || hasTag(p.pid, tag)
 		if !ours {
 			if value, ok := environ(p.pid, markSupervisor); ok && value == supervisor {
 				value, _ = environ(p.pid, markAlloc)

@@ -161,8 +161,13 @@ func (s *supervisor) launch(r *rank, sp *space) (*child, *outputs, ending) {
 		s.blame(r, muster.ClassNode, "pipes for the output on "+s.config.Node+": "+err.Error())
 		return nil, nil, ending{}
 	}
+	if s.stopped(r) {
+		pipes.closeChild()
+		pipes.closeOwn()
+		return nil, nil, ending{}
+	}
 	env := append(r.task.Env[:len(r.task.Env):len(r.task.Env)], markAlloc+"="+r.task.Alloc.String(), s.mark)
-	main, err := launch(sp, r.group, &r.task, p, env, pipes)
+	main, err := launch(sp, r.group, tag(s.config.Instance, r.task.Alloc), &r.task, p, env, pipes)
 	pipes.closeChild()
 	if err == nil {
 		facts, _ := readProcess(main.pid)
@@ -191,6 +196,15 @@ func (s *supervisor) launch(r *rank, sp *space) (*child, *outputs, ending) {
 		code, refused = refusal(p, err)
 	}
 	return nil, nil, ending{code: code, refused: refused}
+}
+
+// stopped says whether a task that has no process yet must not get one any more: it was asked to stop, or its lease ended,
+// while it waited for something slow. Someone else may run in its place.
+func (s *supervisor) stopped(r *rank) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.plan.look(Now())
+	return r.plan.stop.Mode != muster.StopNone
 }
 
 // blame ends a task for a reason that is not its own, unless it was asked to stop before.

@@ -137,7 +137,9 @@ func KillAlloc(ctx context.Context, c SupervisorConfig, id muster.AllocID) error
 			}
 		}
 		for _, p := range processes() {
-			if value, ok := environ(p.pid, markAlloc); ok && value == id.String() {
+			if hasTag(p.pid, tag(c.Instance, id)) {
+				left = append(left, p)
+			} else if value, ok := environ(p.pid, markAlloc); ok && value == id.String() {
 				if value, _ := environ(p.pid, markSupervisor); strings.HasPrefix(value, c.Instance+"/") {
 					left = append(left, p)
 				}
