@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-sockaddr/template"
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/config/schema"
@@ -146,6 +148,12 @@ func Load(path string) (*Config, hcl.Diagnostics) {
 		return nil, d.Diags
 	}
 	return &read, d.Diags
+}
+
+// IsAgentFile says whether a file is an agent's rather than one of jobs: a server or a worker block stands in it.
+func IsAgentFile(name string, src []byte) bool {
+	body, _ := schema.Parse(name, src)
+	return body != nil && slices.ContainsFunc(body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "server" || b.Type == "worker" })
 }
 
 // WriteText prints diagnostics with the lines of the files they are about, wrapped at width (0: not).

@@ -60,6 +60,21 @@ func TestAgentFilesAreReadWithTheirDefaults(t *testing.T) {
 	}
 }
 
+func TestAnAgentsFileIsToldFromOneOfJobs(t *testing.T) {
+	for source, want := range map[string]bool{
+		"cluster = \"lab\"\nworker {\n}\n":  true,
+		"server {\n  expect = 3\n}\n":       true,
+		"job \"server\" {\n}\n":             false,
+		"job \"a\" {\n  worker {\n  }\n}\n": false,
+		"server {":                          false,
+		"":                                  false,
+	} {
+		if got := IsAgentFile("some.hcl", []byte(source)); got != want {
+			t.Errorf("%q: %t", source, got)
+		}
+	}
+}
+
 func TestMistakesInAgentFilesAreShownAtTheirLines(t *testing.T) {
 	paths, _ := filepath.Glob("testdata/bad/*.hcl")
 	if len(paths) < 7 {
