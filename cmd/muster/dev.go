@@ -50,6 +50,9 @@ func (a *app) devCommand() *cobra.Command {
 			if _, err := muster.ParseBytes(options.memory); err != nil {
 				return muster.Errorf(muster.KindUsage, "--memory: %v", err)
 			}
+			if _, err := loopbackPort(options.http); options.http != "" && err != nil {
+				return err
+			}
 			if options.cores < 1 {
 				return muster.Errorf(muster.KindUsage, "--cores %d is no number of cores", options.cores)
 			}

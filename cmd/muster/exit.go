@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/wire"
 )
 
 // The exit codes of verbs that carry a job's own code (run, wait, dev FILE). Others: see exitOf.
@@ -35,6 +38,36 @@ type alreadySaid struct{ kind muster.Kind }
 
 func (e alreadySaid) Error() string { return string(e.kind) }
 
+// invalidFiles are the mistakes in files, to be told as JSON.
+type invalidFiles struct{ diagnostics hcl.Diagnostics }
+
+func (e *invalidFiles) Error() string {
+	mistakes := 0
+	for _, d := range e.diagnostics {
+		if d.Severity == hcl.DiagError {
+			mistakes++
+		}
+	}
+	return count(mistakes, "mistake")
+}
+
+func (e *invalidFiles) json() []wire.DiagnosticJSON {
+	var out []wire.DiagnosticJSON
+	for _, d := range e.diagnostics {
+		one := wire.DiagnosticJSON{Summary: d.Summary, Detail: d.Detail}
+		if at := d.Subject; at != nil {
+			one.File, one.Line, one.Column = at.Filename, at.Start.Line, at.Start.Column
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// wantsJSON says whether programs read this: errors too are then JSON.
+func (a *app) wantsJSON() bool {
+	return a.global.json || a.global.output == "json" || a.global.output == "jsonl"
+}
+
 // report prints an error once and gives the exit code.
 func (a *app) report(err error) int {
 	if err == nil {
@@ -46,6 +79,9 @@ func (a *app) report(err error) int {
 	}
 	var said alreadySaid
 	kind := muster.KindOf(err)
+	if files := (*invalidFiles)(nil); errors.As(err, &files) {
+		kind = muster.KindInvalid
+	}
 	switch {
 	case errors.As(err, &said):
 		kind = said.kind
@@ -62,11 +98,18 @@ func (a *app) report(err error) int {
 
 func (a *app) printError(err error) {
 	var e *muster.Error
-	if !errors.As(err, &e) {
+	if files := (*invalidFiles)(nil); errors.As(err, &files) {
+		e = muster.Errorf(muster.KindInvalid, "%v", err)
+	} else if !errors.As(err, &e) {
 		e = muster.Errorf(muster.KindError, "%v", err)
 	}
-	if a.global.output == "json" || a.global.json {
-		body, _ := json.Marshal(map[string]any{"error": map[string]any{"code": e.Kind, "message": e.Message, "hint": e.Hint}})
+	if a.wantsJSON() {
+		var files *invalidFiles
+		var diagnostics []wire.DiagnosticJSON
+		if errors.As(err, &files) {
+			diagnostics = files.json()
+		}
+		body, _ := json.Marshal(wire.ErrorJSONOf(e, diagnostics...)) // strings and numbers only
 		fmt.Fprintln(a.io.err, string(body))
 		return
 	}

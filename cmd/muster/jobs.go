@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/rpc"
 	"github.com/musterhpc/muster/wire"
 )
 
@@ -268,19 +270,12 @@ func (a *app) wait(ctx context.Context, refs []*wire.JobRef, until string, done 
 		return err
 	}
 	defer client.Close()
-	for i, ref := range refs { // a name is resolved once: it must not come to mean a newer job on the way
-		info, err := client.GetJob(ctx, &wire.GetJobRequest{Job: ref})
-		if err != nil {
-			return err
-		}
-		refs[i] = &wire.JobRef{Id: info.GetId()}
-	}
 	if limit > 0 {
 		timed, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = timed
 	}
-	infos, err := await(ctx, client.Patiently(), refs, any, done, nil)
+	infos, err := awaitNamed(ctx, client.Patiently(), refs, any, done)
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
 		fmt.Fprintf(a.io.err, "muster: not so after %s\n", muster.FormatDuration(limit))
@@ -313,6 +308,22 @@ func (a *app) wait(ctx context.Context, refs []*wire.JobRef, until string, done 
 		return exitCode(code)
 	}
 	return nil
+}
+
+// awaitNamed awaits jobs as people name them. A name is resolved once: it must not come to mean a newer job on the way. One
+// that is named twice is one.
+func awaitNamed(ctx context.Context, client *rpc.Client, named []*wire.JobRef, any bool, done func(*wire.JobInfo) bool) ([]*wire.JobInfo, error) {
+	var ids []uint64
+	for _, ref := range named {
+		info, err := client.GetJob(ctx, &wire.GetJobRequest{Job: ref})
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, info.GetId()) {
+			ids = append(ids, info.GetId())
+		}
+	}
+	return await(ctx, client, refsOf(ids), any, done, nil)
 }
 
 // printWaited prints what was waited for where a form was asked for.

@@ -144,6 +144,9 @@ func (a *app) parseFile(path string, options jobfile.Options) ([]*muster.JobSpec
 		return nil, err
 	}
 	specs, diagnostics := jobfile.Parse(name, source, options)
+	if a.wantsJSON() && diagnostics.HasErrors() {
+		return nil, &invalidFiles{diagnostics}
+	}
 	if err := jobfile.WriteText(a.io.err, name, source, diagnostics, a.textWidth(), colours(a.io.err)); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/rpc"
 	"github.com/musterhpc/muster/wire"
 )
 
@@ -171,7 +174,12 @@ func (a *app) whyCommand() *cobra.Command {
 				return err
 			}
 			l := listing{items: wire.WhyJSONOf(reply), names: []string{muster.JobID(reply.GetJob().GetId()).String()}}
-			l.text = func() error { return a.whyText(reply) }
+			l.text = func() error {
+				if err := a.whyText(reply); err != nil {
+					return err
+				}
+				return a.lastWords(cmd.Context(), client, reply.GetJob())
+			}
 			return a.print(l)
 		},
 	}
@@ -221,15 +229,51 @@ func (a *app) whyText(why *wire.WhyReply) error {
 		}
 		fmt.Fprintf(w, "%-11s%s\n", "Ahead", strings.Join(names, ", "))
 	}
-	for _, rank := range job.GetRanks() {
-		if class := rank.GetClass(); class != "" && rank.GetMessage() != "" {
-			fmt.Fprintf(w, "%-11srank %d on %s: %s: %s\n", "Rank", rank.GetRank(), rank.GetNode(), class, rank.GetMessage())
-		}
+	if after := collateral(job); len(after) > 0 {
+		fmt.Fprintf(w, "%-11s%s stopped because of it: %s\n", "After it", count(len(after), "rank"), some(after))
 	}
-	if why.GetNote() != "" {
+	if note := why.GetNote(); note != "" && (job.GetReason() == "" || !strings.HasSuffix(note, job.GetReason())) {
 		fmt.Fprintf(w, "%-11s%s\n", "Note", why.GetNote())
 	}
 	return nil
+}
+
+// lastLines is how much of a failed rank's stderr why shows.
+const lastLines = 10
+
+// lastWords shows the last lines of stderr of the ranks that a job failed by. That they can't be had is no error: the reason
+// stands without them.
+func (a *app) lastWords(ctx context.Context, client *rpc.Client, job *wire.JobInfo) error {
+	if job.GetState() != muster.JobFailed.String() && job.GetState() != muster.JobHeld.String() || len(job.GetRanks()) == 0 {
+		return nil
+	}
+	var words bytes.Buffer
+	printer := newLogPrinter(streams{out: io.Discard, err: &words}, job, false, true)
+	request := &wire.LogsRequest{Job: &wire.JobRef{Id: job.GetId()}, Failed: true, LastLines: lastLines, Attempt: job.GetAttempt()}
+	if err := client.FollowLogs(ctx, request, printer.chunk); err != nil || words.Len() == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.io.out, "Last lines of stderr\n%s", words.Bytes())
+	return err
+}
+
+// collateral names the ranks that were stopped because another failed.
+func collateral(job *wire.JobInfo) []string {
+	var out []string
+	for _, rank := range job.GetRanks() {
+		if rank.GetClass() == muster.ClassCollateral.String() {
+			out = append(out, fmt.Sprintf("%d on %s", rank.GetRank(), rank.GetNode()))
+		}
+	}
+	return out
+}
+
+// some joins the first few.
+func some(list []string) string {
+	if len(list) <= 4 {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:3], ", "), len(list)-3)
 }
 
 // nodeList names nodes, all of them or the first few and the last.

@@ -63,7 +63,7 @@ func asName(s string) string {
 }
 
 func tasks(d *schema.Decoder, path string, g *group) {
-	if len(g.Tasks) == 0 {
+	if len(g.Tasks) == 0 && !d.Diags.HasErrors() { // a mistyped task is one mistake
 		d.Error(path, "Nothing to run", "There is no task in it. A task:\n\n%s", smallestTask)
 	}
 	for t := range g.Tasks {
