@@ -218,6 +218,7 @@ type Job struct {
 	Lease    time.Duration `json:"lease"` // its stop_after
 	Attempts []Attempt     `json:"attempts,omitempty"`
 	Ranks    []Rank        `json:"ranks,omitempty"` // of all attempts that are still known
+	Ended    Instant       `json:"ended,omitempty"` // when the run first saw it ended; 0 = not known
 }
 
 // Attempt is an attempt at the end.
