@@ -132,13 +132,20 @@ func (c *devCluster) serveControl(ctx, children context.Context, socket string, 
 		stop()
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	closed := make(chan struct{})
 	go func() {
+		defer close(closed)
 		<-ctx.Done()
-		_ = server.Close()
+		patience, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(patience) != nil { // lets who asked for the end have the answer
+			_ = server.Close()
+		}
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-closed
 	return nil
 }
 
