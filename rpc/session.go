@@ -131,6 +131,7 @@ func (s *session) register(hello *wire.RegisterNode) (muster.Version, error) {
 	if err := s.reach(seen); err != nil {
 		return seen, err
 	}
+	hello.Replaces = local.Read().SessionOf(hello.Node.Name)
 	reply, err := s.server.commit(s.ctx, &wire.Command{Command: &wire.Command_RegisterNode{RegisterNode: hello}})
 	if err != nil {
 		return seen, err

@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,6 +244,19 @@ func TestASessionThatIsNoLongerTheNewestEnds(t *testing.T) {
 		if e := m.GetError(); e != nil && e.Kind != string(muster.KindConflict) {
 			t.Errorf("it was told %v", e)
 		}
+	}
+}
+
+func TestAHelloThatAnotherHasOvertakenIsRefused(t *testing.T) {
+	c := startCluster(t, 2)
+	c.members[1].freeze(true) // it does not know of the other yet, as a server whose hello took long
+	newer := nodeNamed("w1", "127.0.0.1:1")
+	newer.Session = "session-newer"
+	c.commit(&state.RegisterNode{Node: *newer})
+	w := c.worker(1, "w1", muster.Version{})
+	m := w.hear()
+	if e := m.GetError(); e == nil || e.Kind != string(muster.KindUnavailable) || !strings.Contains(e.Message, "another session") {
+		t.Errorf("it was told %v", m)
 	}
 }
 

@@ -64,7 +64,7 @@ func CommandOf(c state.Command) *Command {
 
 // RegisterNodeOf converts a worker's first word.
 func RegisterNodeOf(c *state.RegisterNode) *RegisterNode {
-	return &RegisterNode{Node: NodeOf(&c.Node), Seen: VersionOf(c.Seen), Allocs: AllocReportsOf(c.Allocs)}
+	return &RegisterNode{Node: NodeOf(&c.Node), Seen: VersionOf(c.Seen), Allocs: AllocReportsOf(c.Allocs), Replaces: c.Replaces}
 }
 
 func specsOf(specs []*muster.JobSpec) []*JobSpec {
@@ -253,7 +253,7 @@ func (x *RegisterNode) Domain() (*state.RegisterNode, error) {
 
 func (d *decoder) registerNode(x *RegisterNode) *state.RegisterNode {
 	d.known("RegisterNode", x.unknownFields)
-	c := &state.RegisterNode{Seen: d.version(x.Seen), Allocs: domainList(d, "RegisterNode.allocs", x.Allocs, d.allocReport)}
+	c := &state.RegisterNode{Replaces: x.Replaces, Seen: d.version(x.Seen), Allocs: domainList(d, "RegisterNode.allocs", x.Allocs, d.allocReport)}
 	if n := d.node(x.Node); n != nil {
 		c.Node = *n
 	}

@@ -440,6 +440,7 @@ type RegisterNode struct {
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Seen          *Version               `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
 	Allocs        []*AllocReport         `protobuf:"bytes,3,rep,name=allocs,proto3" json:"allocs,omitempty"`
+	Replaces      string                 `protobuf:"bytes,4,opt,name=replaces,proto3" json:"replaces,omitempty"` // the session that the node had when the hello came in, as its server knew; the server sets it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +494,13 @@ func (x *RegisterNode) GetAllocs() []*AllocReport {
 		return x.Allocs
 	}
 	return nil
+}
+
+func (x *RegisterNode) GetReplaces() string {
+	if x != nil {
+		return x.Replaces
+	}
+	return ""
 }
 
 type ReportAllocs struct {
@@ -2057,11 +2065,12 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"J\n" +
 	"\tFenceNode\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"\x8b\x01\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"\xa7\x01\n" +
 	"\fRegisterNode\x12#\n" +
 	"\x04node\x18\x01 \x01(\v2\x0f.muster.v1.NodeR\x04node\x12&\n" +
 	"\x04seen\x18\x02 \x01(\v2\x12.muster.v1.VersionR\x04seen\x12.\n" +
-	"\x06allocs\x18\x03 \x03(\v2\x16.muster.v1.AllocReportR\x06allocs\"R\n" +
+	"\x06allocs\x18\x03 \x03(\v2\x16.muster.v1.AllocReportR\x06allocs\x12\x1a\n" +
+	"\breplaces\x18\x04 \x01(\tR\breplaces\"R\n" +
 	"\fReportAllocs\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12.\n" +
 	"\x06allocs\x18\x02 \x03(\v2\x16.muster.v1.AllocReportR\x06allocs\",\n" +

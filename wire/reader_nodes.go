@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
 )
 
 // Nodes lists nodes by name; suspects (node number to reason) come from the leader.
@@ -57,6 +58,14 @@ func (r *Reader) nodeInfo(n *muster.Node, suspect bool, suspicion string) *NodeI
 		info.Jobs = append(info.Jobs, j)
 	}
 	return info
+}
+
+// SessionOf gives the session of the node of a name; state.NoSession when it has never registered.
+func (r *Reader) SessionOf(name string) string {
+	if n, ok := r.snapshot.NodeNamed(name); ok {
+		return n.Session
+	}
+	return state.NoSession
 }
 
 // NodeView is what a worker's stream carries. The caller keeps sent, what the worker was sent of each live allocation, across

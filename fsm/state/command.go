@@ -79,11 +79,18 @@ type FenceNode struct {
 //
 // Another Hardware under a known name is refused while the first holds allocations. A new Boot on the same hardware proves
 // that nothing of the old one runs. Another Instance in the same boot is refused while allocations live: their supervisor may.
+//
+// Replaces is the session that the node had when the hello came in, NoSession when it had none; "" = not known. When the node
+// has begun another since, the hello was overtaken on its way and says nothing of what is: it is refused.
 type RegisterNode struct {
-	Node   muster.Node // descriptive fields only; ID, Epoch, Lost, Drain and the derived ones are the state's
-	Seen   muster.Version
-	Allocs []muster.AllocReport
+	Node     muster.Node // descriptive fields only; ID, Epoch, Lost, Drain and the derived ones are the state's
+	Seen     muster.Version
+	Allocs   []muster.AllocReport
+	Replaces string
 }
+
+// NoSession is what the hello of a node that has never registered replaces.
+const NoSession = "none"
 
 // ReportAllocs brings allocations forward. Late and duplicate reports change nothing.
 type ReportAllocs struct {

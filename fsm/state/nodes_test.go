@@ -299,6 +299,28 @@ func TestARestartedWorkerIsReconciledLineByLine(t *testing.T) {
 	}
 }
 
+// A hello may lie in a network's queue until after the machine has started again and registered anew.
+func TestAHelloThatAnotherHasOvertakenEndsNothing(t *testing.T) {
+	w := newStory(t)
+	w.register(machine("gpu-01", 8))
+	hello := RegisterNode{Node: machine("gpu-01", 8), Replaces: "session-1"}
+	hello.Node.Session = "session-2"
+	again := hello
+	again.Node.Boot, again.Node.Session = "boot-2", "session-3"
+	w.do(&again)
+	id := w.submit(gang("train", 1, 8))
+	w.run(id, "gpu-01")
+	w.refuse(&hello, muster.KindUnavailable)
+	w.expect(id, muster.JobRunning)
+	w.do(&RegisterNode{Node: again.Node, Replaces: "session-1", Seen: again.Seen}) // the same one, said twice
+
+	first := RegisterNode{Node: machine("gpu-02", 8), Replaces: NoSession}
+	w.do(&first)
+	w.do(&first)
+	first.Node.Session = "session-0"
+	w.refuse(&first, muster.KindUnavailable)
+}
+
 func TestANewBootProvesThatNothingRuns(t *testing.T) {
 	w := newStory(t)
 	w.register(machine("gpu-01", 8))

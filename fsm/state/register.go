@@ -12,6 +12,9 @@ func (c *RegisterNode) check(s *State) *muster.Error {
 	}
 	n := &c.Node
 	known := s.t.nodeNamed(n.Name)
+	if known != nil && c.Replaces != "" && known.Session != c.Replaces && known.Session != n.Session {
+		return muster.Errorf(muster.KindUnavailable, "the worker on %s has begun another session since it said hello", n.Name)
+	}
 	if known != nil && known.Allocs > 0 {
 		switch {
 		case known.Hardware != n.Hardware:
