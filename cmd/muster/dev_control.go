@@ -165,18 +165,31 @@ func (c *devCluster) status(leader string) []devAgentStatus {
 	return out
 }
 
+// electionWithin bounds how long a kill waits for a leader to kill: an overloaded machine may be in the middle of an election.
+const electionWithin = 10 * time.Second
+
 // killLeader is kill -9 of whichever server leads.
 func (c *devCluster) killLeader(ctx context.Context, leader func(context.Context) (string, error)) (string, error) {
-	address, err := leader(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, a := range c.agents {
-		if a.server && a.rpc == address {
-			return a.name, a.kill()
+	ctx, cancel := context.WithTimeout(ctx, electionWithin)
+	defer cancel()
+	for {
+		address, err := leader(ctx)
+		for _, a := range c.agents {
+			if err == nil && a.server && a.rpc == address {
+				if err = a.kill(); err == nil {
+					return a.name, nil
+				}
+			}
+		}
+		if err == nil {
+			err = fmt.Errorf("%s leads", address)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return "", fmt.Errorf("no server of this dev cluster could be killed as the leader within %s: %w", electionWithin, err)
 		}
 	}
-	return "", errors.New("no server of this dev cluster leads just now")
 }
 
 // call asks the running `muster dev`.
