@@ -228,6 +228,21 @@ func TestALeaseThatIsNotExtendedKills(t *testing.T) {
 	})
 }
 
+// Its namespaces, its log or the look for its program may take longer than its lease lasts.
+func TestWhatIsToBeKilledBeforeItsForkIsNeverForked(t *testing.T) {
+	var s supervisor
+	for name, after := range map[string]func(*rank){
+		"lease": func(r *rank) { r.plan.lease, r.plan.leaseEnd = time.Minute, Now().Add(5*time.Second) },
+		"stop":  func(r *rank) { r.plan.ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassCancelled}, Now()) },
+	} {
+		r := &rank{task: Task{Argv: []string{"/bin/true"}, TaskDir: t.TempDir()}, wake: make(chan struct{}, 1)}
+		after(r)
+		if main, _, end := s.launch(r, nil); main != nil || end != (ending{}) || r.plan.stop.Mode == muster.StopNone { // forking would need a space
+			t.Errorf("%s: got %+v, %+v", name, main, end)
+		}
+	}
+}
+
 func TestAnExtendedLeaseLetsTheTaskGoOn(t *testing.T) {
 	n := newNode(t, false)
 	task := n.task(`sleep 1.5; exit 4`)
