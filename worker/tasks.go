@@ -191,6 +191,7 @@ func (a *Agent) prepare(ctx context.Context, t *task) {
 				a.endUnstarted(ctx, t, muster.ClassPrepare, a.located(err))
 				return
 			}
+			a.log.Info("ready", "allocation", t.id.String(), "at", int64(a.host.now()))
 			t.phase = max(t.phase, muster.AllocReady)
 		})
 	})
@@ -281,7 +282,7 @@ func (a *Agent) ended(ctx context.Context, t *task, end muster.AllocReport) {
 	}
 	t.phase, t.end = muster.AllocEnded, end
 	a.log.Info("ended", "allocation", t.id.String(), "class", end.Class.String(), "exit", end.ExitCode, "signal", end.Signal, "why", end.Message,
-		"at", int64(a.host.now()))
+		"gone", int64(end.Ended), "at", int64(a.host.now()))
 	a.work.Go(func() { a.touch(t.id) })
 }
 
