@@ -88,13 +88,13 @@ func (a *app) devCommand() *cobra.Command {
 
 func (a *app) dev(ctx context.Context, options devOptions, files []string, killAfter time.Duration) (err error) {
 	// Errors of the files come before anything is started.
-	var jobs [][]*muster.JobSpec
+	var jobs []*submission
 	for _, file := range files {
-		specs, err := a.parseFile(file, jobfile.Options{})
+		one, err := a.parseFile(file, jobfile.Options{})
 		if err != nil {
 			return err
 		}
-		jobs = append(jobs, specs)
+		jobs = append(jobs, one)
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -160,16 +160,16 @@ func (a *app) devServe(ctx, children context.Context, stop func(), cluster *devC
 }
 
 // devFiles runs the files one after the other, attached, and gives the worst exit code.
-func (a *app) devFiles(ctx context.Context, cluster *devCluster, client *rpc.Client, jobs [][]*muster.JobSpec, killAfter time.Duration) error {
+func (a *app) devFiles(ctx context.Context, cluster *devCluster, client *rpc.Client, jobs []*submission, killAfter time.Duration) error {
 	worst := 0
-	for _, specs := range jobs {
+	for _, one := range jobs {
 		request := &wire.SubmitRequest{RequestId: newRequestID()}
-		for _, spec := range specs {
+		for _, spec := range one.specs {
 			request.Specs = append(request.Specs, wire.JobSpecOf(spec))
 		}
 		reply, err := client.Submit(ctx, request)
 		if err != nil && muster.KindOf(err) != muster.KindUnavailable && ctx.Err() == nil {
-			a.printError(err)
+			a.report(a.refused(one, err))
 			worst = max(worst, exitMuster) // refused: the next file has its turn all the same
 			continue
 		}
@@ -185,7 +185,7 @@ func (a *app) devFiles(ctx context.Context, cluster *devCluster, client *rpc.Cli
 				a.killOnTheWay(killing, cluster, client, refs, killAfter)
 			}
 		}()
-		err = a.follow(ctx, client, refs, len(specs) == 1)
+		err = a.follow(ctx, client, refs, len(one.specs) == 1)
 		cancel()
 		<-killed
 		var code exitCode

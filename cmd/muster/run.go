@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/musterhpc/muster"
@@ -51,11 +53,11 @@ func (a *app) runCommand() *cobra.Command {
 			if err := refuseLater(cmd, slices.Concat(laterRunFlags, laterRunSwitches)); err != nil {
 				return err
 			}
-			specs, err := a.runSpecs(cmd, &f, args)
+			jobs, err := a.runJobs(cmd, &f, args)
 			if err != nil {
 				return err
 			}
-			return a.submitAndFollow(cmd.Context(), &f, specs)
+			return a.submitAndFollow(cmd.Context(), &f, jobs)
 		},
 	}
 	flags := cmd.Flags()
@@ -111,15 +113,23 @@ func refuseLater(cmd *cobra.Command, names []string) error {
 	return nil
 }
 
-// runSpecs gives the jobs of the file, of standard input, or of the command behind "--".
-func (a *app) runSpecs(cmd *cobra.Command, f *runFlags, args []string) ([]*muster.JobSpec, error) {
+// A submission is jobs, and the file that they came from: "" = none.
+type submission struct {
+	specs  []*muster.JobSpec
+	file   string
+	source []byte
+}
+
+// runJobs gives the jobs of the file, of standard input, or of the command behind "--".
+func (a *app) runJobs(cmd *cobra.Command, f *runFlags, args []string) (*submission, error) {
 	if f.file.Queue == "" {
 		f.file.Queue = os.Getenv("MUSTER_QUEUE")
 	}
 	f.file.Priority, _ = cmd.Flags().GetString("priority")
 	f.file.TimeLimit, _ = cmd.Flags().GetString("time-limit")
 	if dash := cmd.ArgsLenAtDash(); dash == 0 && len(args) > 0 {
-		return a.commandSpec(f, args)
+		spec, err := a.commandSpec(f, args)
+		return &submission{specs: spec}, err
 	} else if dash > 0 {
 		return nil, muster.Errorf(muster.KindUsage, "a file and a command at once").WithHint("Say: muster run FILE, or muster run -- CMD…")
 	}
@@ -135,7 +145,7 @@ func (a *app) runSpecs(cmd *cobra.Command, f *runFlags, args []string) ([]*muste
 }
 
 // parseFile reads a job file ("-": standard input) and prints what is wrong with it.
-func (a *app) parseFile(path string, options jobfile.Options) ([]*muster.JobSpec, error) {
+func (a *app) parseFile(path string, options jobfile.Options) (*submission, error) {
 	source, name, err := readSource(a.io.in, path)
 	if err != nil {
 		return nil, err
@@ -153,7 +163,20 @@ func (a *app) parseFile(path string, options jobfile.Options) ([]*muster.JobSpec
 	if diagnostics.HasErrors() {
 		return nil, alreadySaid{muster.KindInvalid}
 	}
-	return specs, nil
+	return &submission{specs, name, source}, nil
+}
+
+// refused shows a server's refusal of a submission at its line of the file.
+func (a *app) refused(jobs *submission, err error) error {
+	var e *muster.Error
+	if jobs.file == "" || a.wantsJSON() || !errors.As(err, &e) || e.Field == "" {
+		return err
+	}
+	at := hcl.Diagnostics{jobfile.Diagnose(jobs.file, jobs.source, e)}
+	if err := jobfile.WriteText(a.io.err, jobs.file, jobs.source, at, a.textWidth(), colours(a.io.err)); err != nil {
+		return err
+	}
+	return alreadySaid{e.Kind}
 }
 
 // fileDir is the folder that a job file's relative paths are relative to.
@@ -282,7 +305,7 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-func (a *app) submitAndFollow(ctx context.Context, f *runFlags, specs []*muster.JobSpec) error {
+func (a *app) submitAndFollow(ctx context.Context, f *runFlags, jobs *submission) error {
 	client, err := a.dial()
 	if err != nil {
 		return err
@@ -292,12 +315,12 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, specs []*muster.
 	if request.RequestId == "" {
 		request.RequestId = newRequestID()
 	}
-	for _, spec := range specs {
+	for _, spec := range jobs.specs {
 		request.Specs = append(request.Specs, wire.JobSpecOf(spec))
 	}
 	reply, err := client.Submit(ctx, request)
 	if err != nil {
-		return err
+		return a.refused(jobs, err)
 	}
 	for _, note := range reply.GetNotes() {
 		fmt.Fprintln(a.io.err, note)
@@ -308,7 +331,7 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, specs []*muster.
 		}
 		return nil
 	}
-	return a.follow(ctx, client.Patiently(), refsOf(reply.GetIds()), !f.wait && len(specs) == 1)
+	return a.follow(ctx, client.Patiently(), refsOf(reply.GetIds()), !f.wait && len(jobs.specs) == 1)
 }
 
 func refsOf(ids []uint64) []*wire.JobRef {
