@@ -218,12 +218,12 @@ func (a *Agent) start(ctx context.Context, t *task) {
 	if !t.intent {
 		records = append(records, a.intentRecord(t))
 	}
-	supervisor, alloc := a.supervisor, t.assignment.Alloc
+	supervisor, alloc, group := a.supervisor, t.assignment.Alloc, t.assignment.group().Name
 	a.work.Go(func() {
 		if a.writeJournal(records...) != nil {
 			return
 		}
-		a.log.Info("starting", "allocation", t.id.String(), "job", alloc.Job, "attempt", alloc.Attempt, "group", alloc.Group, "rank", alloc.Rank,
+		a.log.Info("starting", "allocation", t.id.String(), "job", alloc.Job, "attempt", alloc.Attempt, "group", group, "rank", alloc.Rank,
 			"slots", alloc.Slots, "boot", a.id.Boot, "at", int64(a.host.now()))
 		err := within(ctx, startWithin, func(ctx context.Context) error { return supervisor.Start(ctx, t.id) })
 		a.post(ctx, func() {
