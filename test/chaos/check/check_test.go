@@ -149,6 +149,12 @@ func TestLinearizable(t *testing.T) {
 			h.submit("cleo", 30, "late", 50)
 			h.get("bert", 80, 50, 80, Seen{State: "cancelled", Attempt: 1})
 		}, "about job 50"},
+		{"a job is there before anybody submitted it", func(h *History) {
+			h.get("bert", 0.9, 1, 0.9, Seen{State: "pending"})
+		}, "about job 1"},
+		{"a cancel is acknowledged before the job is submitted", func(h *History) {
+			h.cancel("anna", 0.9, 1)
+		}, "about job 1"},
 		{"a wait ends before the job", func(h *History) {
 			h.call(Call{Client: "bert", Op: OpWait, Jobs: []muster.JobID{2}, Seen: []Seen{{Job: 2, State: "succeeded", Attempt: 2}}}, 54)
 		}, "about job 2"},

@@ -75,8 +75,10 @@ func jobModel(submitted bool) porcupine.Model {
 				}
 				return true, m
 			case cancels:
-				// One that nobody heard of again may also have come before the submission, and have done nothing.
-				m.cancelled = m.cancelled || m.last.state != ""
+				if m.last.state == "" {
+					return !op.answered, m // not found, and nobody heard of it
+				}
+				m.cancelled = true
 				return true, m
 			}
 			if !m.last.leadsTo(op.answer) || op.answer.state == "cancelled" && !m.cancelled {

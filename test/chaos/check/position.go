@@ -32,10 +32,8 @@ func (p position) leadsTo(q position) bool {
 	switch {
 	case p == q:
 		return true
-	case q.state == "" || terminal(p.state) || !q.valid():
+	case p.state == "" || terminal(p.state) || !q.valid(): // out of nothing only a submission leads
 		return false
-	case p.state == "":
-		return true
 	case p.attempt != q.attempt:
 		return p.attempt < q.attempt
 	}
