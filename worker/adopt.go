@@ -89,7 +89,7 @@ func (a *Agent) status(ctx context.Context, s exec.Status) {
 	case s.Phase == muster.AllocEnded:
 		a.ended(ctx, t, endOf(s))
 	case s.Phase > t.phase:
-		if t.phase < muster.AllocRunning {
+		if t.phase < muster.AllocRunning && s.Phase >= muster.AllocRunning {
 			a.log.Info("started", "allocation", t.id.String(), "pid", s.Pid, "at", int64(a.host.now()))
 		}
 		t.phase, t.end = s.Phase, endOf(s)
