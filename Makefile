@@ -7,7 +7,7 @@ GO      := go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 PROTOS  := wire/domain.proto wire/log.proto wire/worker.proto wire/api.proto
 
-.PHONY: build demo test race lint bench generate check
+.PHONY: build demo test race lint bench chaos generate check
 
 build: ## bin/muster
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
@@ -37,6 +37,10 @@ bench: ## every benchmark, then the numbers of a cluster of real processes with 
 			| grep -v '^goos\|^goarch\|^pkg\|^cpu\|^PASS' | tee -a bin/bench.txt || exit 1; \
 	done
 	@awk '/^Benchmark/ { for (i = 3; i < NF; i += 2) printf "%-64s %14s %s\n", $$1, $$i, $$(i + 1) }' bin/bench.txt
+
+DURATION := 10m
+chaos: ## a cluster under faults, for DURATION, and what its clients, workers and tasks saw judged; SEED=… plays a plan again; needs root
+	SEED=$(SEED) DURATION=$(DURATION) FAULTS=$(FAULTS) $(GO) test -tags $(TAGS),chaos -timeout 24h -count 1 ./test/chaos -run TestChaos -v
 
 generate: ## the code generated from the .proto files
 	$(GO) build -C tools -o ../bin/genproto ./genproto
