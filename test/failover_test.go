@@ -82,6 +82,7 @@ func TestTheLeaderIsKilledTenTimes(t *testing.T) {
 	if err := follower.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = follower.Process.Kill() }) // it would wait for the cluster for ever
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

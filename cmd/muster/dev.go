@@ -96,7 +96,12 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 		}
 		jobs = append(jobs, one)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	// A closed terminal and a reader that went away end it in order too: supervisors would outlive it.
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
 	if running, err := readDevRecord(); err == nil && len(files) == 0 {
 		var agents []devAgentStatus
