@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/fsm/state"
@@ -56,12 +57,22 @@ func (l *leadership) schedule(ctx context.Context) error {
 	feed, snapshot := l.server.hub.subscribe()
 	defer feed.close()
 	l.planner.advance(snapshot, state.Changed{}, true)
-	for {
-		more, err := l.plan(ctx)
+	for disagreed := 0; ; {
+		more, taken, err := l.plan(ctx)
 		if err != nil {
 			return err
 		}
-		if !more {
+		if disagreed++; taken {
+			disagreed = 0
+		}
+		if disagreed > 1 { // not once, from a change meanwhile: the refusal itself would wake the next pass, for ever
+			l.server.logger.Warn("the state takes nothing of what was decided; the next pass waits", "passes", disagreed)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(disagreement):
+			}
+		} else if !more {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -73,24 +84,27 @@ func (l *leadership) schedule(ctx context.Context) error {
 	}
 }
 
-// plan makes one pass and commits it; more: the plan was full.
-func (l *leadership) plan(ctx context.Context) (more bool, err error) {
+// disagreement is how long passes rest while the state refuses whole plans one after the other.
+const disagreement = time.Second
+
+// plan makes one pass and commits it; more: the plan was full; taken: something of it was, or there was nothing to take.
+func (l *leadership) plan(ctx context.Context) (more, taken bool, err error) {
 	signals := scheduler.Signals{Suspect: l.leases.silent(), Load: l.leases.loads()}
 	plan := l.planner.pass(signals, muster.TimeOf(l.server.config.Clock.Wall()))
 	if len(plan.Gangs) == 0 {
-		return false, nil
+		return false, true, nil
 	}
 	out := l.propose(ctx, &state.CommitPlan{Term: l.term, Gangs: plan.Gangs})[0]
 	switch {
 	case out.err != nil:
-		return false, out.err
+		return false, false, out.err
 	case out.result.Err != nil:
-		return false, out.result.Err
+		return false, false, out.result.Err
 	}
 	for _, r := range out.result.Refused {
 		l.server.logger.Debug("the state refused a placement", "job", r.Job, "reason", r.Reason)
 	}
-	return plan.More, nil
+	return plan.More, len(out.result.Refused) < len(plan.Gangs), nil
 }
 
 // Explain answers why at the leader, of the newest pass.
