@@ -357,6 +357,7 @@ func (r *run) judge(calls string) {
 			t.Errorf("a process panicked: %s", p)
 		}
 	}
+	name(h)
 	if h.Beats, err = r.world.beats(); err != nil {
 		t.Errorf("lines of tasks: %v", err)
 	}
@@ -374,5 +375,26 @@ func (r *run) judge(calls string) {
 	t.Logf("\n%s", report)
 	if n := len(report.Violations); n > 0 {
 		t.Errorf("%d violations", n)
+	}
+}
+
+// name fills in which rank an event is about, where only the allocation was written down: of what was never started.
+func name(h *check.History) {
+	type place struct {
+		job  muster.JobID
+		rank check.Rank
+	}
+	places := map[string]place{}
+	for _, j := range h.Final.Jobs {
+		for _, rank := range j.Ranks {
+			places[rank.Alloc] = place{j.ID, rank}
+		}
+	}
+	h.Events = slices.DeleteFunc(h.Events, func(e check.Event) bool { return e.Job == 0 && places[e.Alloc].job == 0 })
+	for i := range h.Events {
+		if e := &h.Events[i]; e.Job == 0 {
+			p := places[e.Alloc]
+			e.Job, e.Attempt, e.Group, e.Rank = p.job, p.rank.Attempt, p.rank.Group, p.rank.Rank
+		}
 	}
 }

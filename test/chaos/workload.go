@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -71,6 +72,12 @@ func (l *jobList) recent(r *mathrand.Rand) (muster.JobID, bool) {
 	}
 	newest := l.ids[max(0, len(l.ids)-30):]
 	return newest[r.IntN(len(newest))], true
+}
+
+func (l *jobList) living() map[muster.JobID]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.live)
 }
 
 func (l *jobList) alive() int {
@@ -177,6 +184,7 @@ func (c *client) get(id muster.JobID, stale bool) {
 
 // list lists the live jobs of all.
 func (c *client) list(stale bool) {
+	known := c.jobs.living()
 	call := c.begin(check.OpList)
 	call.Stale = stale
 	reply, err := c.rpc.ListJobs(context.Background(), &wire.ListJobsRequest{User: "*", Stale: stale, Limit: 10_000})
@@ -184,6 +192,12 @@ func (c *client) list(stale bool) {
 		call.Version = version(reply.Version)
 		for _, info := range reply.Jobs {
 			call.Seen = append(call.Seen, c.seen(info))
+			delete(known, muster.JobID(info.Id))
+		}
+		for id := range known {
+			if !stale { // it lives no more: else it would be listed
+				c.jobs.ended(id)
+			}
 		}
 	}
 	c.done(call, err)
