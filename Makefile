@@ -20,7 +20,9 @@ race: ## every test, with the race detector
 
 lint: ## vet, staticcheck, gofmt
 	$(GO) vet -tags $(TAGS) ./...
+	$(GO) vet -tags $(TAGS),chaos ./cmd/muster ./test/chaos
 	$(TOOL) staticcheck -tags $(TAGS) ./...
+	$(TOOL) staticcheck -tags $(TAGS),chaos ./cmd/muster ./test/chaos
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 
 demo: build ## a gang of 2 × 8 on three servers, the leader killed on the way
@@ -40,7 +42,7 @@ bench: ## every benchmark, then the numbers of a cluster of real processes with 
 
 DURATION := 10m
 chaos: ## a cluster under faults, for DURATION, and what its clients, workers and tasks saw judged; SEED=… plays a plan again; needs root
-	SEED=$(SEED) DURATION=$(DURATION) FAULTS=$(FAULTS) $(GO) test -tags $(TAGS),chaos -timeout 24h -count 1 ./test/chaos -run TestChaos -v
+	SEED=$(SEED) DURATION=$(DURATION) FAULTS=$(FAULTS) EVIDENCE=$(EVIDENCE) $(GO) test -tags $(TAGS),chaos -timeout 24h -count 1 ./test/chaos -run TestChaos -v
 
 generate: ## the code generated from the .proto files
 	$(GO) build -C tools -o ../bin/genproto ./genproto

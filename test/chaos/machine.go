@@ -35,7 +35,6 @@ type Machine struct {
 	still   int // faults that keep everything stopped
 	agent   *exec.Cmd
 	closing bool
-	crashes []string
 	wait    sync.WaitGroup
 }
 
