@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -47,6 +48,9 @@ type Config struct {
 	// Timing is raft's: LAN (the default) or WAN.
 	Timing Timing
 
+	// Snapshots says when the log is compacted. For tests: zero fields are what a cluster needs.
+	Snapshots Snapshots
+
 	// Logger gets everything that is worth a line. Default: none.
 	Logger hclog.Logger
 	// Fatal is called, once, when this process must end: its disk hangs or fails, or raft is stuck. It must not return before
@@ -61,6 +65,17 @@ type Config struct {
 	WrapLogs func(raft.LogStore) raft.LogStore
 
 	wrapTransport func(raft.Transport) raft.Transport // tests hold messages back
+}
+
+// Snapshots is when a snapshot is made, and what of the log stays beside it for servers that lag.
+type Snapshots struct {
+	Entries  uint64        // of log since the last one; default 32,768
+	Trailing uint64        // entries that stay; default 10,240
+	Every    time.Duration // how often it is looked, up to twice that; default 30 s
+}
+
+func (s Snapshots) withDefaults() Snapshots {
+	return Snapshots{cmp.Or(s.Entries, snapshotEntries), cmp.Or(s.Trailing, trailingLogs), cmp.Or(s.Every, snapshotEvery)}
 }
 
 // Timing is how soon raft takes a silent leader for dead.
@@ -100,7 +115,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	c.Clock = c.Clock.withDefaults()
+	c.Clock, c.Snapshots = c.Clock.withDefaults(), c.Snapshots.withDefaults()
 	return c
 }
 

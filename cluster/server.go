@@ -165,7 +165,7 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	r.CommitTimeout = commitTold
 	r.MaxAppendEntries = maxAppendEntries
 	r.ShutdownOnRemove = false
-	r.TrailingLogs, r.SnapshotThreshold, r.SnapshotInterval = trailingLogs, snapshotEntries, snapshotEvery
+	r.TrailingLogs, r.SnapshotThreshold, r.SnapshotInterval = c.Snapshots.Trailing, c.Snapshots.Entries, c.Snapshots.Every
 	r.NotifyCh = s.notify
 	r.NoLegacyTelemetry = true
 	r.Logger = s.logger.Named("raft")

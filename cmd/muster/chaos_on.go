@@ -17,7 +17,8 @@ import (
 	"github.com/musterhpc/muster/cluster"
 )
 
-// injectFaults makes a server's clock and disk what the files in the folder MUSTER_CHAOS say. They are read again and again:
+// injectFaults makes a server compact its log often, and its clock and disk what the files in the folder MUSTER_CHAOS say. They
+// are read again and again:
 //
 //	clock   how far the wall clock is off, and how fast it drifts as a fraction: "1h 0.02"; not there: it is right
 //	disk    "fail": writes to the raft log fail; "hang": they don't come back; not there: it is well
@@ -34,6 +35,7 @@ func injectFaults(c *cluster.Config) {
 		}
 	}()
 	c.Clock.Wall = f.wall
+	c.Snapshots = cluster.Snapshots{Entries: 200, Trailing: 100, Every: 5 * time.Second} // so that servers that lag need one
 	c.WrapLogs = func(s raft.LogStore) raft.LogStore { return &faultyLogs{s, f} }
 }
 

@@ -4,9 +4,12 @@ package chaos
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
@@ -16,8 +19,9 @@ import (
 	"github.com/musterhpc/muster/test/chaos/check"
 )
 
-// replay applies a server's log from its first entry up to an index that is known to be applied, and gives the digest of each
-// index, and where what is counted again differs from what the state says.
+// replay applies what a server has on its disk, its oldest snapshot that its log goes on from and then entry by entry, up to an
+// index that is known to be applied. It gives the digest of each index, and where what is counted again differs from what the
+// state says.
 func replay(dir, server string, upTo muster.Index) (digests []check.Digest, err error) {
 	store, err := raftboltdb.New(raftboltdb.Options{
 		Path: filepath.Join(dir, "server", "raft.db"), BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: time.Second},
@@ -28,15 +32,20 @@ func replay(dir, server string, upTo muster.Index) (digests []check.Digest, err 
 	}
 	defer store.Close()
 	first, err := store.FirstIndex()
-	if err != nil || first != 1 {
-		return nil, err // compacted: what is left can't be applied from the start
+	if err != nil {
+		return nil, err
 	}
 	last, err := store.LastIndex()
 	if err != nil {
 		return nil, err
 	}
 	fatal := ""
-	machine := fsm.New(func(*fsm.Published) {}, func(message string) { fatal = message })
+	machine := fsm.New(nil, func(message string) { fatal = message })
+	if first != 1 {
+		if first, err = restoreOldest(machine, filepath.Join(dir, "server"), first); err != nil {
+			return nil, err
+		}
+	}
 	for index := first; index <= min(last, uint64(upTo)); index++ {
 		var entry raft.Log
 		if err := store.GetLog(index, &entry); err != nil {
@@ -60,7 +69,30 @@ func replay(dir, server string, upTo muster.Index) (digests []check.Digest, err 
 	return digests, nil
 }
 
-// replayLogs replays each server's log: all of them have to come to what the servers said while they ran.
+// restoreOldest gives a machine the oldest snapshot that a log which begins at first goes on from, and the next index.
+func restoreOldest(machine *fsm.FSM, dir string, first uint64) (next uint64, err error) {
+	store, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, hclog.NewNullLogger())
+	if err != nil {
+		return 0, err
+	}
+	list, err := store.List()
+	if err != nil {
+		return 0, err
+	}
+	for _, meta := range slices.Backward(list) { // the newest comes first
+		if meta.Index+1 < first {
+			continue
+		}
+		_, file, err := store.Open(meta.ID)
+		if err != nil {
+			return 0, err
+		}
+		return meta.Index + 1, machine.Restore(io.NopCloser(file))
+	}
+	return 0, fmt.Errorf("its log begins at %d, and no snapshot reaches it", first)
+}
+
+// replayLogs replays what each server has on its disk: all of them have to come to what the servers said while they ran.
 func (r *run) replayLogs(h *check.History) error {
 	applied := muster.Index(0)
 	for i := range h.Digests {
@@ -71,7 +103,11 @@ func (r *run) replayLogs(h *check.History) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.say("%s: %d entries replayed", name, len(digests))
+		if len(digests) == 0 {
+			r.say("%s: nothing on its disk to replay", name)
+			continue
+		}
+		r.say("%s: %d entries replayed, from %d to %d", name, len(digests), digests[0].Index, digests[len(digests)-1].Index)
 		h.Digests = append(h.Digests, digests...)
 	}
 	return nil
