@@ -96,8 +96,10 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 		}
 		jobs = append(jobs, one)
 	}
-	// A closed terminal and a reader that went away end it in order too: supervisors would outlive it.
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	// A closed terminal and a reader that went away end it in order too: supervisors would outlive it. The reader is missed by
+	// the write that fails, not by its signal: that comes for the sockets of killed servers as well.
+	signal.Ignore(syscall.SIGPIPE)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
