@@ -17,9 +17,9 @@ import (
 	"github.com/musterhpc/muster/cluster"
 )
 
-// injectFaults makes a server compact its log often, and its clock and disk what the files in the folder MUSTER_CHAOS say. They
-// are read again and again:
+// injectFaults makes a server what the files in the folder MUSTER_CHAOS say. They are read again and again:
 //
+//	compact  its log is compacted often; read once, at the start
 //	clock   how far the wall clock is off, and how fast it drifts as a fraction: "1h 0.02"; not there: it is right
 //	disk    "fail": writes to the raft log fail; "hang": they don't come back; not there: it is well
 func injectFaults(c *cluster.Config) {
@@ -35,7 +35,9 @@ func injectFaults(c *cluster.Config) {
 		}
 	}()
 	c.Clock.Wall = f.wall
-	c.Snapshots = cluster.Snapshots{Entries: 200, Trailing: 100, Every: 5 * time.Second} // so that servers that lag need one
+	if _, err := os.Stat(filepath.Join(dir, "compact")); err == nil {
+		c.Snapshots = cluster.Snapshots{Entries: 200, Trailing: 100, Every: 5 * time.Second} // so that servers that lag need one
+	}
 	c.WrapLogs = func(s raft.LogStore) raft.LogStore { return &faultyLogs{s, f} }
 }
 

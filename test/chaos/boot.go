@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -170,7 +171,7 @@ func cgroupMounts() ([]string, error) {
 	return mounts, nil
 }
 
-// removeCgroups removes what machines of this run have made, once their processes are gone.
+// removeCgroups removes what machines of this run have made, once their processes are gone, and what killed runs left.
 func removeCgroups() {
 	mounts, err := cgroupMounts()
 	if err != nil {
@@ -178,6 +179,13 @@ func removeCgroups() {
 	}
 	for _, mount := range mounts {
 		removeTree(filepath.Join(mount, cgroupRoot()))
+		others, _ := filepath.Glob(filepath.Join(mount, "muster-chaos-*"))
+		for _, dir := range others {
+			pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "muster-chaos-"))
+			if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+				removeTree(dir)
+			}
+		}
 	}
 }
 

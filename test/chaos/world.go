@@ -71,6 +71,12 @@ func NewWorld(dir, binary string, seed uint64, servers, workers int, say func(st
 		if err := w.add(name, byte(i+1), config, true); err != nil {
 			return w, err
 		}
+		if i == 0 {
+			continue // it keeps its whole log, so that all of it can be looked at in the end
+		}
+		if err := w.Machines[name].Fault("compact", "often"); err != nil {
+			return w, err
+		}
 	}
 	for i := range workers {
 		w.Workers = append(w.Workers, fmt.Sprintf("w%d", i+1))
