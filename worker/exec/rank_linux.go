@@ -396,7 +396,7 @@ func (s *supervisor) conclude(r *rank, end ending) {
 	if r.group != nil {
 		r.group.remove(r.task.MilliCores)
 	}
-	if err := writeExit(s.config.StateDir, &status); err != nil {
+	if err := s.exits.write(&status); err != nil {
 		s.log.Error("exit not written to disk", "alloc", r.task.Alloc, "error", err)
 	}
 	s.mu.Lock()

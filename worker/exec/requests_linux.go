@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"os"
 
 	"github.com/musterhpc/muster"
 )
@@ -13,7 +12,7 @@ func (s *supervisor) prepare(t Task) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(exitPath(s.config.StateDir, t.Alloc)); err == nil {
+	if s.exits.has(t.Alloc) {
 		s.mu.Lock()
 		_, known := s.ranks[t.Alloc]
 		s.mu.Unlock()
@@ -153,7 +152,11 @@ func (s *supervisor) forget(ids []muster.AllocID) error {
 		if r != nil && r.group != nil {
 			r.group.remove(r.task.MilliCores) // it was never started
 		}
-		if err := ForgetExits(s.config.StateDir, []muster.AllocID{id}); err != nil {
+		err := s.exits.forget(id)
+		if s.exits.old[id] { // of a supervisor before this one
+			err = errors.Join(err, ForgetExits(s.config.StateDir, []muster.AllocID{id}))
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}

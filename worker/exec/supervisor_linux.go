@@ -33,6 +33,7 @@ type supervisor struct {
 	groups   *cgroups // nil: none
 	isolated bool
 	kids     *children
+	exits    *exitLog
 	look     chan struct{} // a task lives that the clocks must be looked at for
 	quit     chan struct{}
 	spacing  sync.Mutex     // one making of namespaces at a time: two ranks of a job must find the same
@@ -58,10 +59,8 @@ func Supervise(ctx context.Context, c SupervisorConfig) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{c.RunDir, exitDir(c.StateDir)} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(c.RunDir, 0o700); err != nil {
+		return err
 	}
 	lock, err := lockRunDir(c.RunDir)
 	if err != nil {
@@ -72,6 +71,10 @@ func Supervise(ctx context.Context, c SupervisorConfig) error {
 		config: c, log: c.Logger, self: ownIdentity(), kids: newChildren(false), look: make(chan struct{}, 1), quit: make(chan struct{}),
 		ranks: map[muster.AllocID]*rank{}, spaces: map[spaceKey]*space{}, sessions: map[*session]struct{}{}, idle: Now(),
 	}
+	if s.exits, err = openExitLog(c.StateDir, s.self); err != nil {
+		return err
+	}
+	defer s.exits.close()
 	s.mark = c.mark(s.self)
 	raiseLimits()
 	// Orphans of tasks come to us where there is no pid namespace, so that they are found.
