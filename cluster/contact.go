@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -136,6 +137,9 @@ type contactTransport struct {
 	contact *contact
 
 	clockWrong *atomic.Bool // no votes are asked for while it is set
+
+	leads func(term uint64) bool // whether this server leads in term
+	stop  <-chan struct{}        // closed when the server ends
 }
 
 // AppendEntries sends entries, or a heartbeat.
@@ -143,6 +147,9 @@ func (t *contactTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 	sent := t.contact.boot()
 	var answer raft.AppendEntriesResponse // a fresh one: raft reuses its own, and what an earlier answer left must not count
 	if err := t.inner.AppendEntries(id, target, args, &answer); err != nil {
+		if len(args.Entries) > 0 {
+			t.awaitPeer(id, args.Term, sent)
+		}
 		return err
 	}
 	if answer.Success && answer.Term == args.Term {
@@ -165,7 +172,33 @@ func (t *contactTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddre
 // The rest goes through the inner transport too; votes: clockguard.go.
 
 func (t *contactTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.inner.InstallSnapshot(id, target, args, resp, data)
+	sent := t.contact.boot()
+	err := t.inner.InstallSnapshot(id, target, args, resp, data)
+	if err != nil {
+		t.awaitPeer(id, args.Term, sent)
+	}
+	return err
+}
+
+// peerLook is how often awaitPeer looks whether this server still leads.
+const peerLook = 50 * time.Millisecond
+
+// awaitPeer waits until a peer has accepted a heartbeat that was sent after since. Raft answers each failure to send entries
+// with twice the pause before the next, up to ten seconds, whatever its heartbeats say: a follower that was away for a while
+// would come back and not count. So entries that can't be sent fail once, when the peer is heard again.
+func (t *contactTransport) awaitPeer(id raft.ServerID, term uint64, since Boot) {
+	tick := time.NewTicker(peerLook)
+	defer tick.Stop()
+	for t.leads(term) {
+		if p, ok := t.contact.peer(term, id); ok && p.sent > since {
+			return
+		}
+		select {
+		case <-t.stop:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 func (t *contactTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {

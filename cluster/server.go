@@ -170,7 +170,8 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	r.NoLegacyTelemetry = true
 	r.Logger = s.logger.Named("raft")
 	s.raft, err = raft.NewRaft(r, s.newMachine(), s.entries, &watchedStable{s.store, s.watch}, snapshots,
-		&contactTransport{NetworkTransport: transport, inner: inner, contact: s.contact, clockWrong: &s.clockWrong})
+		&contactTransport{NetworkTransport: transport, inner: inner, contact: s.contact, clockWrong: &s.clockWrong,
+			leads: s.leadsIn, stop: s.life.Done()})
 	if err != nil {
 		return false, fmt.Errorf("raft: %w", err)
 	}
@@ -178,6 +179,12 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	s.proposer = newProposer(s.raft.Apply, c.Clock.Wall, &transferGuard{limit: 2 * c.Timing.Election, fatal: c.Fatal, now: c.Clock.Boot})
 	*undo = append(*undo, s.proposer.close)
 	return !existing, nil
+}
+
+// leadsIn says whether this server leads in term, and has begun its duties.
+func (s *Server) leadsIn(term uint64) bool {
+	l := s.leadership.Load()
+	return l != nil && l.term == term
 }
 
 // ID is the server's id: random, and new for each empty data directory.

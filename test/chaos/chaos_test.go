@@ -51,6 +51,7 @@ type settings struct {
 	seed     uint64
 	duration time.Duration
 	faults   []string
+	steps    []Step // nil: drawn from the seed
 }
 
 func readSettings(t *testing.T) settings {
@@ -88,7 +89,12 @@ func TestChaos(t *testing.T) {
 		judgePast(t, past)
 		return
 	}
-	s := readSettings(t)
+	start(t, readSettings(t))
+}
+
+// start makes a world, and does to it what the settings say.
+func start(t *testing.T, s settings) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("this needs root: machines are namespaces")
 	}

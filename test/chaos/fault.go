@@ -89,6 +89,22 @@ func (f Kill) Begin(w *World) (check.Fault, func(), error) {
 	}, nil
 }
 
+// KillOther is kill -9 of the last server that does not lead, the first being "follower".
+type KillOther struct{}
+
+func (KillOther) String() string { return "kill -9 the other follower" }
+func (KillOther) Kind() string   { return "kill server" }
+
+func (KillOther) Begin(w *World) (check.Fault, func(), error) {
+	leads, other := w.Leader(), ""
+	for _, s := range w.Servers {
+		if s != leads {
+			other = s
+		}
+	}
+	return Kill{[]string{other}}.Begin(w)
+}
+
 // KillSupervisor is kill -9 of a worker's supervisor, and of its agent too if Both.
 type KillSupervisor struct {
 	Worker string

@@ -144,7 +144,10 @@ func wait(ctx context.Context, d time.Duration) {
 // harass does what is planned.
 func (r *run) harass(ctx context.Context) {
 	r.say("seed %d", r.seed)
-	steps := Plan(r.seed, r.duration, r.world.Servers, r.world.Workers, r.settings.faults)
+	steps := r.steps
+	if steps == nil {
+		steps = Plan(r.seed, r.duration, r.world.Servers, r.world.Workers, r.settings.faults)
+	}
 	for _, step := range steps {
 		r.say("plan: %s", step)
 	}
