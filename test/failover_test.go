@@ -236,6 +236,28 @@ func TestAllServersAreKilledAndComeBack(t *testing.T) {
 	}
 }
 
+// attemptsDontOverlap looks at beats of two attempts, lines "attempt, anything, seconds since boot": the first ended before the
+// second began.
+func attemptsDontOverlap(t *testing.T, beats string) {
+	t.Helper()
+	var ended, began float64
+	for _, line := range lines(t, beats) {
+		words := strings.Fields(line)
+		at, err := strconv.ParseFloat(words[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words[0] == "1" {
+			ended = at
+		} else if began == 0 {
+			began = at
+		}
+	}
+	if began <= ended {
+		t.Errorf("attempt 1 beat until %.2f s, attempt 2 from %.2f s on", ended, began)
+	}
+}
+
 // All servers stay away for longer than the lease: the first attempt is dead before the second begins.
 func TestServersAwayForLongerThanTheLease(t *testing.T) {
 	c := harness.Dev(t, "--no-restart")
@@ -276,22 +298,7 @@ func TestServersAwayForLongerThanTheLease(t *testing.T) {
 		}
 		return nil
 	})
-	var ended, began float64
-	for _, line := range lines(t, beats) {
-		words := strings.Fields(line)
-		at, err := strconv.ParseFloat(words[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if words[0] == "1" {
-			ended = at
-		} else if began == 0 {
-			began = at
-		}
-	}
-	if began <= ended {
-		t.Errorf("attempt 1 beat until %.2f s, attempt 2 from %.2f s on", ended, began)
-	}
+	attemptsDontOverlap(t, beats)
 	c.Must("cancel", "beat")
 }
 
