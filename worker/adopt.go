@@ -92,8 +92,17 @@ func (a *Agent) status(ctx context.Context, s exec.Status) {
 		if t.phase < muster.AllocRunning && s.Phase >= muster.AllocRunning {
 			a.log.Info("started", "allocation", t.id.String(), "pid", s.Pid, "at", int64(a.host.now()))
 		}
-		t.phase, t.end = s.Phase, endOf(s)
+		a.reach(t, s.Phase)
+		t.end = endOf(s)
 	}
+}
+
+// reach brings a task forward to a phase. That it is ready is logged before anybody is told, and a gang may start.
+func (a *Agent) reach(t *task, phase muster.AllocPhase) {
+	if t.phase < muster.AllocReady && phase == muster.AllocReady {
+		a.log.Info("ready", "allocation", t.id.String(), "at", int64(a.host.now()))
+	}
+	t.phase = max(t.phase, phase)
 }
 
 // supervisorLost connects to the supervisor again, or to a new one when it has died, and ends what that does not know any

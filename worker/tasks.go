@@ -191,8 +191,7 @@ func (a *Agent) prepare(ctx context.Context, t *task) {
 				a.endUnstarted(ctx, t, muster.ClassPrepare, a.located(err))
 				return
 			}
-			a.log.Info("ready", "allocation", t.id.String(), "at", int64(a.host.now()))
-			t.phase = max(t.phase, muster.AllocReady)
+			a.reach(t, muster.AllocReady)
 		})
 	})
 }
