@@ -31,15 +31,19 @@ type proposer struct {
 	apply func(data []byte, timeout time.Duration) raft.ApplyFuture
 	now   func() time.Time
 	guard *transferGuard
+	tell  func() error // an empty entry, which tells followers of the commits before it
 	stop  chan struct{}
 	wait  sync.WaitGroup
 	slots chan struct{}
 
-	mu     sync.Mutex
-	queue  []*proposal
-	bytes  int
-	wake   chan struct{}
-	closed bool
+	mu      sync.Mutex
+	queue   []*proposal
+	bytes   int
+	wake    chan struct{}
+	closed  bool
+	aloft   int  // entries in flight
+	untold  bool // an entry has committed since the newest that tells of commits was sent
+	telling bool // an empty one is in flight
 }
 
 // proposal is one command under way.
@@ -55,8 +59,8 @@ type outcome struct {
 	err    error
 }
 
-func newProposer(apply func([]byte, time.Duration) raft.ApplyFuture, now func() time.Time, guard *transferGuard) *proposer {
-	p := &proposer{apply: apply, now: now, guard: guard, stop: make(chan struct{}), slots: make(chan struct{}, maxFlights), wake: make(chan struct{}, 1)}
+func newProposer(apply func([]byte, time.Duration) raft.ApplyFuture, tell func() error, now func() time.Time, guard *transferGuard) *proposer {
+	p := &proposer{apply: apply, tell: tell, now: now, guard: guard, stop: make(chan struct{}), slots: make(chan struct{}, maxFlights), wake: make(chan struct{}, 1)}
 	p.wait.Go(p.run)
 	return p
 }
@@ -134,7 +138,47 @@ func (p *proposer) take() []*proposal {
 		p.queue = nil
 	}
 	p.bytes -= size
+	if n > 0 {
+		p.aloft++
+		p.untold = false // this one tells of those before it
+	}
 	return batch
+}
+
+// landed notes that an entry has its outcome. Raft tells followers of a commit with the next entry; when none comes they would
+// hear of it only after raft's own pause, and so would the workers and clients who talk to them. So then an empty one goes
+// out, one at a time: with entries in flight it costs nothing.
+func (p *proposer) landed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aloft--
+	if err != nil || p.closed {
+		return
+	}
+	p.untold = true
+	if !p.telling && p.idle() {
+		p.telling = true
+		go p.tellOn() // not waited for: a future of raft's may never come back
+	}
+}
+
+// idle says whether no entry comes by itself.
+func (p *proposer) idle() bool { return p.aloft == 0 && len(p.queue) == 0 }
+
+// tellOn sends empty entries until followers have been told of every commit.
+func (p *proposer) tellOn() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.untold && p.idle() && !p.closed {
+		p.untold = false
+		p.mu.Unlock()
+		err := p.tell()
+		p.mu.Lock()
+		if err != nil { // no leader any more: the next one tells
+			break
+		}
+	}
+	p.telling = false
 }
 
 // fly proposes one entry, and lets go of its slot when the outcome is there.
@@ -147,7 +191,9 @@ func (p *proposer) fly(batch []*proposal) {
 	landed := make(chan struct{})
 	go func() { // not waited for: a future of raft's may never come back
 		defer close(landed)
-		p.guard.note(deliver(batch, future))
+		err := deliver(batch, future)
+		p.landed(err)
+		p.guard.note(err)
 	}()
 	p.wait.Go(func() {
 		defer func() { <-p.slots }()

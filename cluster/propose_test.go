@@ -40,7 +40,9 @@ type gatedFuture struct {
 	answer chan error
 }
 
-func (f gatedFuture) Error() error { return <-f.answer }
+func (f gatedFuture) Error() error  { return <-f.answer }
+func (f gatedFuture) Response() any { return nil }
+func (f gatedFuture) Index() uint64 { return 1 }
 
 func (r *gatedRaft) apply(data []byte, _ time.Duration) raft.ApplyFuture {
 	r.entries <- data
@@ -49,7 +51,7 @@ func (r *gatedRaft) apply(data []byte, _ time.Duration) raft.ApplyFuture {
 
 func TestWhatWaitsSharesTheNextEntry(t *testing.T) {
 	r := &gatedRaft{entries: make(chan []byte, 100), answer: make(chan error)}
-	p := newProposer(r.apply, time.Now, &transferGuard{limit: time.Hour, now: bootTime})
+	p := newProposer(r.apply, func() error { return nil }, time.Now, &transferGuard{limit: time.Hour, now: bootTime})
 	var flying []*proposal
 	start := func() {
 		q, err := p.start(submission("job"))
@@ -85,4 +87,34 @@ func TestWhatWaitsSharesTheNextEntry(t *testing.T) {
 	if _, err := p.start(submission("late")); err == nil {
 		t.Error("taken after the end")
 	}
+}
+
+// Followers hear of a commit at once: by the next entry where one waits, else by an empty one.
+func TestALoneCommitIsToldToFollowers(t *testing.T) {
+	r := &gatedRaft{entries: make(chan []byte, 100), answer: make(chan error)}
+	told := make(chan struct{}, 100)
+	tell := func() error { told <- struct{}{}; return nil }
+	p := newProposer(r.apply, tell, time.Now, &transferGuard{limit: time.Hour, now: bootTime})
+	defer p.close()
+	start := func() {
+		if _, err := p.start(submission("job")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range maxFlights {
+		start()
+		<-r.entries
+	}
+	start()
+	r.answer <- nil // the one that waits goes out, and tells
+	<-r.entries
+	select {
+	case <-told:
+		t.Error("an empty entry beside one that tells by itself")
+	default:
+	}
+	for range maxFlights {
+		r.answer <- nil
+	}
+	<-told
 }

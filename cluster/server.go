@@ -26,7 +26,6 @@ const (
 	snapshotEvery    = 30 * time.Second
 	snapshotsKept    = 2
 	transportTimeout = 3 * time.Second
-	commitTold       = 5 * time.Millisecond   // to twice that, until followers hear of a commit that nothing follows
 	transferRecent   = 100 * time.Millisecond // leadership is handed only to a follower heard of so lately
 	boltMmap         = 64 << 20
 )
@@ -162,7 +161,6 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(s.ID())
 	r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout = c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease
-	r.CommitTimeout = commitTold
 	r.MaxAppendEntries = maxAppendEntries
 	r.ShutdownOnRemove = false
 	r.TrailingLogs, r.SnapshotThreshold, r.SnapshotInterval = c.Snapshots.Trailing, c.Snapshots.Entries, c.Snapshots.Every
@@ -176,7 +174,7 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 		return false, fmt.Errorf("raft: %w", err)
 	}
 	*undo = append(*undo, func() { s.raft.Shutdown().Error() })
-	s.proposer = newProposer(s.raft.Apply, c.Clock.Wall, &transferGuard{limit: 2 * c.Timing.Election, fatal: c.Fatal, now: c.Clock.Boot})
+	s.proposer = newProposer(s.raft.Apply, func() error { return s.raft.Barrier(enqueueLimit).Error() }, c.Clock.Wall, &transferGuard{limit: 2 * c.Timing.Election, fatal: c.Fatal, now: c.Clock.Boot})
 	*undo = append(*undo, s.proposer.close)
 	return !existing, nil
 }
