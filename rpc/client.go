@@ -26,6 +26,8 @@ const (
 	sayAfter = 2 * time.Second
 	// answerLimit is how long one server may take: it holds a request for five seconds, then says that there is no leader.
 	answerLimit = hold + time.Second
+	// shortAnswer is the same in the first round of tries at several servers; see outage.limit.
+	shortAnswer = 2 * time.Second
 )
 
 // Options say how a Client behaves. The zero value serves.
@@ -173,7 +175,7 @@ func call[In, Out any](ctx context.Context, c *Client, in In,
 			return err
 		}
 		// A server that hangs takes its time, and no more, before another is asked.
-		ctx, cancel := context.WithTimeout(ctx, answerLimit)
+		ctx, cancel := context.WithTimeout(ctx, o.limit())
 		defer cancel()
 		if out, err = method(wire.NewMusterClient(conn), ctx, in); err != nil {
 			return wire.FromStatus(err)

@@ -19,6 +19,7 @@ type outage struct {
 	late   *time.Timer
 
 	mu      sync.Mutex
+	rounds  int      // of tries at all servers, so far
 	tried   []string // addresses, in order, each once
 	last    error    // why the last try failed
 	refused error    // what a server that could be reached said of it
@@ -48,6 +49,15 @@ func (o *outage) say() {
 	o.client.options.Notify(fmt.Sprintf("%v; trying %s", reason, until))
 }
 
+// limit is how long one server may take. It holds a request that needs a leader for five seconds; but one that is cut off and
+// takes itself for the leader holds it for nothing, so with others to ask the first rounds are short.
+func (o *outage) limit() time.Duration {
+	if len(o.client.candidates()) < 2 {
+		return answerLimit
+	}
+	return min(answerLimit, time.Duration(o.rounds+1)*shortAnswer)
+}
+
 // try does what at does, at one server after the other, until it succeeds or fails for a reason that another server would
 // give too.
 func (o *outage) try(ctx context.Context, at func(ctx context.Context, address string) error) error {
@@ -71,6 +81,7 @@ func (o *outage) try(ctx context.Context, at func(ctx context.Context, address s
 				return o.err(ctx)
 			}
 		}
+		o.rounds++
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -113,7 +113,7 @@ func connect[T any](ctx context.Context, c *Client, broken bool,
 		}
 		attempt, cancel := context.WithCancel(streamCtx)
 		giveUp := context.AfterFunc(ctx, cancel)
-		late := time.AfterFunc(answerLimit, cancel)
+		late := time.AfterFunc(o.limit(), cancel)
 		opened, err := open(attempt, wire.NewMusterClient(conn))
 		if err == nil {
 			err = served(opened)

@@ -175,3 +175,18 @@ func TestWhatAClientIsShownNeverGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// A server that holds a request for nothing (here: its state stands still) doesn't cost a client all of its patience.
+func TestAClientLeavesAServerThatHoldsItsRequest(t *testing.T) {
+	c := startCluster(t, 3)
+	c.members[1].mu.Lock()
+	c.members[1].frozen = true
+	c.members[1].mu.Unlock()
+	client := c.client(rpc.Options{Patience: 4 * time.Second}, 1, 2)
+	if _, err := client.Submit(soon(t), submission("job")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.members[2].jobs()); n != 1 {
+		t.Errorf("tried at two servers, one submission made %d jobs", n)
+	}
+}
