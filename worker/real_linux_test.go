@@ -113,13 +113,13 @@ exit 7
 	c.welcome()
 	c.view(at(11), true, nil, script(id(1), ""))
 	checkpoints := filepath.Join(*dir, "checkpoints", "1001")
-	if _, err := os.Stat(filepath.Join(checkpoints, "saved")); err != nil {
-		t.Error(err)
-	}
 	if err := os.WriteFile(filepath.Join(checkpoints, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, chunks := read(t, n.address, &wire.ReadLogRequest{Alloc: wire.AllocIDOf(id(1)), Follow: true})
+	if _, err := os.Stat(filepath.Join(checkpoints, "saved")); err != nil {
+		t.Error(err)
+	}
 	taskDir := filepath.Join(*dir, "tasks", "1-1")
 	if !strings.Contains(out, "rank 0 of 1 in "+taskDir+" with GPU-") || !strings.Contains(out, "127.0.0.1 slots=2\n") ||
 		!strings.HasSuffix(out, "done\n") {
