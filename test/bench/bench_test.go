@@ -80,7 +80,7 @@ func watch(b *testing.B, client *rpc.Client, ids []uint64, enough func(map[uint6
 // fill starts a job that takes all GPUs, and waits until it runs: what is submitted after it waits.
 func fill(b *testing.B, client *rpc.Client) {
 	b.Helper()
-	id := submit(b, client, harness.Script("full", 8, "exec sleep 3600"))
+	id := submit(b, client, harness.Command("full", 8, "sleep", "3600"))
 	watch(b, client, []uint64{id}, func(states map[uint64]string) bool { return states[id] == muster.JobRunning.String() })
 }
 
@@ -161,11 +161,11 @@ func (f *fifo) wait(b *testing.B) {
 func BenchmarkSubmitToRunning(b *testing.B) {
 	c := harness.Dev(b, "--workers", "1")
 	client, pipe := c.Client(), newFIFO(b, c.Dir)
-	finish(b, client, []uint64{submit(b, client, harness.Script("warm", 0, "exec true"))}) // it knows the leader now
+	finish(b, client, []uint64{submit(b, client, harness.Command("warm", 0, "true"))}) // it knows the leader now
 	var samples []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		id := submit(b, client, harness.Script("started", 0, "echo > "+pipe.path))
+		id := submit(b, client, harness.Command("started", 0, "sh", "-c", "echo > "+pipe.path))
 		pipe.wait(b)
 		samples = append(samples, time.Since(began))
 		finish(b, client, []uint64{id})
@@ -188,7 +188,7 @@ func BenchmarkSubmissions(b *testing.B) {
 	for n := range 64 {
 		callers.Go(func() {
 			for left.Add(-1) >= 0 {
-				if _, err := clients[n%16].Submit(context.Background(), harness.Script("waits", 1, "exec true")); err != nil {
+				if _, err := clients[n%16].Submit(context.Background(), harness.Command("waits", 1, "true")); err != nil {
 					b.Error(err)
 					return
 				}
@@ -218,7 +218,7 @@ func BenchmarkTrueJobs(b *testing.B) {
 	for range 16 {
 		callers.Go(func() {
 			for left.Add(-1) >= 0 {
-				reply, err := client.Submit(context.Background(), harness.Script("true", 0, "exec true"))
+				reply, err := client.Submit(context.Background(), harness.Command("true", 0, "true"))
 				if err != nil {
 					b.Error(err)
 					return
@@ -269,12 +269,12 @@ func BenchmarkFailover(b *testing.B) {
 		var acknowledged, running []time.Duration
 		for range 20 {
 			leader := healthyLeader(b, c, client)
-			finish(b, client, []uint64{submit(b, client, harness.Script("before", 0, "exec true"))})
+			finish(b, client, []uint64{submit(b, client, harness.Command("before", 0, "true"))})
 			began := time.Now()
 			if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
 				b.Fatal(err)
 			}
-			submit(b, client, harness.Script("after", 0, "echo > "+pipe.path))
+			submit(b, client, harness.Command("after", 0, "sh", "-c", "echo > "+pipe.path))
 			acknowledged = append(acknowledged, time.Since(began))
 			pipe.wait(b)
 			running = append(running, time.Since(began))
@@ -320,7 +320,7 @@ func BenchmarkLeaderUnderLoad(b *testing.B) {
 			client := c.Client()
 			busy.Go(func() {
 				for ctx.Err() == nil {
-					if _, err := client.Submit(ctx, harness.Script("waits", 1, "exec true")); err == nil {
+					if _, err := client.Submit(ctx, harness.Command("waits", 1, "true")); err == nil {
 						writes.Add(1)
 					}
 				}
