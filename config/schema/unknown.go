@@ -149,9 +149,26 @@ func labelOf(b *Block) string {
 func nearest(given string, names []string) string {
 	best, distance := "", min(3, 1+len(given)/3)
 	for _, name := range names {
-		if n := levenshtein.Distance(given, name, nil); n < distance {
+		n := levenshtein.Distance(given, name, nil)
+		if swapped(given, name) {
+			n = 1 // one slip of the fingers
+		}
+		if n < distance {
 			best, distance = name, n
 		}
 	}
 	return best
+}
+
+// swapped says whether two neighbouring letters changed places.
+func swapped(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) - 1 {
+		if a[i] != b[i] {
+			return a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+		}
+	}
+	return false
 }

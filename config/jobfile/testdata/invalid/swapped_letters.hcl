@@ -1,0 +1,5 @@
+job "x" {
+  taks "t" {
+    command = "true"
+  }
+}
