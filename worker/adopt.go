@@ -38,7 +38,10 @@ func (a *Agent) adopt(h history, statuses, exits []exec.Status) {
 		a.tasks[id] = &task{id: id, phase: muster.AllocEnded, end: end, supervised: supervised}
 	}
 	for _, id := range sortedIDs(a.tasks) {
-		a.log.Info("found", "allocation", id, "phase", a.tasks[id].phase)
+		a.log.Info("found", "allocation", id.String(), "phase", a.tasks[id].phase)
+		if a.tasks[id].phase == muster.AllocEnded {
+			a.logEnd(a.tasks[id]) // the agent before may have died before it did
+		}
 	}
 }
 

@@ -280,9 +280,14 @@ func (a *Agent) ended(ctx context.Context, t *task, end muster.AllocReport) {
 		return
 	}
 	t.phase, t.end = muster.AllocEnded, end
-	a.log.Info("ended", "allocation", t.id.String(), "class", end.Class.String(), "exit", end.ExitCode, "signal", end.Signal, "why", end.Message,
-		"gone", int64(end.Ended), "at", int64(a.host.now()))
+	a.logEnd(t)
 	a.work.Go(func() { a.touch(t.id) })
+}
+
+// logEnd writes down how an allocation ended.
+func (a *Agent) logEnd(t *task) {
+	a.log.Info("ended", "allocation", t.id.String(), "class", t.end.Class.String(), "exit", t.end.ExitCode, "signal", t.end.Signal,
+		"why", t.end.Message, "gone", int64(t.end.Ended), "at", int64(a.host.now()))
 }
 
 // forget removes every trace of an ended allocation but its logs and its directory. The highest view is on the disk before:

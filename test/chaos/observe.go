@@ -110,6 +110,7 @@ func (m *Machine) journal(node string) (events []check.Event, panics []string, e
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	known := map[string]check.Event{} // by allocation: what its intent says
+	ends := map[string]check.Event{}  // and its end
 	for lines.Scan() {
 		text := lines.Text()
 		if !strings.HasPrefix(text, "{") {
@@ -134,6 +135,11 @@ func (m *Machine) journal(node string) (events []check.Event, panics []string, e
 			event.PID = line.Pid
 		case check.Ended:
 			event.Class, event.ExitCode, event.Signal, event.Gone = line.Class, line.Exit, line.Signal, fromWall(line.Gone)
+			before, again := ends[line.Alloc]
+			if again && before.Class == event.Class && before.ExitCode == event.ExitCode && before.Signal == event.Signal {
+				continue // an agent that began anew says what it found
+			}
+			ends[line.Alloc] = event
 		}
 		events = append(events, event)
 	}
