@@ -111,6 +111,7 @@ func (m *Machine) journal(node string) (events []check.Event, panics []string, e
 	lines.Buffer(nil, 1<<20)
 	known := map[string]check.Event{} // by allocation: what its intent says
 	ends := map[string]check.Event{}  // and its end
+	begun := map[string]bool{}        // whether this machine ever had to do with it
 	for lines.Scan() {
 		text := lines.Text()
 		if !strings.HasPrefix(text, "{") {
@@ -140,7 +141,11 @@ func (m *Machine) journal(node string) (events []check.Event, panics []string, e
 				continue // an agent that began anew says what it found
 			}
 			ends[line.Alloc] = event
+			if !begun[line.Alloc] && event.Class == muster.ClassNode.String() {
+				continue // a twin that finds in its copied memory what the real one runs
+			}
 		}
+		begun[line.Alloc] = true
 		events = append(events, event)
 	}
 	for i := range events { // what is there before its intent, too
