@@ -51,12 +51,6 @@ var allocPhaseNames = []string{"unknown", "pending", "preparing", "ready", "runn
 
 func (p AllocPhase) String() string { return nameOf(allocPhaseNames, int(p)) }
 
-// ParseAllocPhase reads what String wrote.
-func ParseAllocPhase(s string) (AllocPhase, bool) {
-	i, ok := indexOf(allocPhaseNames, s)
-	return AllocPhase(i), ok
-}
-
 // Class says who ended an attempt, and with it whether it is tried again.
 type Class uint8
 
@@ -108,12 +102,6 @@ const (
 var nodeStateNames = []string{"unknown", "ready", "draining", "drained", "suspect", "lost"}
 
 func (s NodeState) String() string { return nameOf(nodeStateNames, int(s)) }
-
-// ParseNodeState reads what String wrote.
-func ParseNodeState(s string) (NodeState, bool) {
-	i, ok := indexOf(nodeStateNames, s)
-	return NodeState(i), ok
-}
 
 // GPUHealth is how a GPU feels.
 type GPUHealth uint8

@@ -178,16 +178,9 @@ func (a *app) cancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			reply, err := client.Cancel(cmd.Context(), &wire.CancelRequest{RequestId: newRequestID(), Jobs: refs, Now: now})
-			if err != nil {
-				return err
-			}
-			return a.notes(reply)
+			return a.ask(func(client *rpc.Client) (*wire.NotesReply, error) {
+				return client.Cancel(cmd.Context(), &wire.CancelRequest{RequestId: newRequestID(), Jobs: refs, Now: now})
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill at once, without asking")
@@ -196,7 +189,17 @@ func (a *app) cancelCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) notes(reply *wire.NotesReply) error {
+// ask makes one request and says what the servers note of it.
+func (a *app) ask(request func(*rpc.Client) (*wire.NotesReply, error)) error {
+	client, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	reply, err := request(client)
+	if err != nil {
+		return err
+	}
 	for _, note := range reply.GetNotes() {
 		if _, err := fmt.Fprintln(a.io.err, note); err != nil {
 			return err
@@ -213,16 +216,9 @@ func (a *app) releaseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			reply, err := client.Release(cmd.Context(), &wire.ReleaseRequest{RequestId: newRequestID(), Jobs: refs})
-			if err != nil {
-				return err
-			}
-			return a.notes(reply)
+			return a.ask(func(client *rpc.Client) (*wire.NotesReply, error) {
+				return client.Release(cmd.Context(), &wire.ReleaseRequest{RequestId: newRequestID(), Jobs: refs})
+			})
 		},
 	}
 }

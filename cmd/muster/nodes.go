@@ -120,16 +120,7 @@ func (a *app) nodeVerb(use, short string, call func(context.Context, *rpc.Client
 	return &cobra.Command{
 		Use: use, Short: short, Args: usageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			reply, err := call(cmd.Context(), client, args)
-			if err != nil {
-				return err
-			}
-			return a.notes(reply)
+			return a.ask(func(client *rpc.Client) (*wire.NotesReply, error) { return call(cmd.Context(), client, args) })
 		},
 	}
 }
