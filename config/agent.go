@@ -49,6 +49,8 @@ type Log struct {
 type Server struct {
 	Expect int // servers that must see each other before they make a new cluster; default 1
 	Voters int // servers that vote at most; default: Expect
+	// Checkpoints is a folder that all nodes see, absolute, for what jobs keep over their attempts; "": each node's own disk.
+	Checkpoints string
 }
 
 // Worker makes the agent a worker.
@@ -227,6 +229,9 @@ func (c *Config) finish(d *schema.Decoder, path string) {
 			s.Voters = s.Expect
 		} else if s.Voters < 1 || s.Voters > 9 {
 			d.Error("server.voters", "Wrong value for voters", "\"voters\" is a number of servers from 1 to 9.")
+		}
+		if s.Checkpoints != "" && !filepath.IsAbs(s.Checkpoints) {
+			d.Error("server.checkpoints", "Wrong value for checkpoints", "\"checkpoints\" is the absolute path of a folder that all nodes see.")
 		}
 	}
 	c.worker(d)

@@ -23,7 +23,7 @@ var agentTable = schema.Body{
 			{Name: "expect", Kind: schema.Int, Field: "Expect", Default: "1", Doc: "servers that must see each other before they make a new cluster"},
 			{Name: "voters", Kind: schema.Int, Field: "Voters", Doc: "servers that vote at most; as expect when left out"},
 			{Name: "webhook", Kind: schema.Any, Later: true, Doc: "for a job's notify"},
-			{Name: "checkpoints", Kind: schema.Any, Later: true, Doc: "a shared folder for MUSTER_CHECKPOINT_DIR"},
+			{Name: "checkpoints", Field: "Checkpoints", Doc: "a folder that all nodes see, for MUSTER_CHECKPOINT_DIR; each node's own disk when left out"},
 		}}},
 		{Name: "worker", Field: "Worker", New: newWorker, Doc: "makes the agent a worker", Body: &workerTable},
 		{Name: "raft", Field: "Raft", Body: &schema.Body{Attrs: []schema.Attr{

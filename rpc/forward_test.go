@@ -260,3 +260,20 @@ func TestServersAnswerForThemselvesAndASilentOneIsNamed(t *testing.T) {
 		t.Errorf("the silent one is shown as %v", s)
 	}
 }
+
+func TestWhoKeepsCheckpointsOnEachNodesDiskIsTold(t *testing.T) {
+	c := startCluster(t, 1)
+	r := submission("keeps", "does-not")
+	r.Specs[0].Groups[0].Task.Command, r.Specs[0].Groups[0].Task.Args = "train", []string{"--ckpt", "${checkpoint.dir}"}
+	reply, err := c.client(rpc.Options{}).Submit(soon(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "MUSTER_CHECKPOINT_DIR is on each node's own disk: an attempt on another node finds it empty"
+	if len(reply.Notes) != 1 || reply.Notes[0] != want {
+		t.Errorf("notes: %q", reply.Notes)
+	}
+	if reply, err := c.client(rpc.Options{}).Submit(soon(t), submission("plain")); err != nil || len(reply.Notes) != 0 {
+		t.Errorf("notes: %q, %v", reply.Notes, err)
+	}
+}

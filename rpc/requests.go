@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -50,7 +52,21 @@ func (s *Server) Submit(ctx context.Context, r *wire.SubmitRequest) (*wire.Submi
 		return nil, err
 	}
 	leader, _ := s.local.Leader()
-	return &wire.SubmitReply{Ids: result.Jobs, Notes: result.Notes, Leader: leader}, nil
+	notes := result.Notes
+	if s.shared == "" && slices.ContainsFunc(r.Specs, keepsSomething) {
+		notes = append(notes, "MUSTER_CHECKPOINT_DIR is on each node's own disk: an attempt on another node finds it empty")
+	}
+	return &wire.SubmitReply{Ids: result.Jobs, Notes: notes, Leader: leader}, nil
+}
+
+// keepsSomething says whether a job keeps something from one attempt for the next, as far as its text shows.
+func keepsSomething(spec *wire.JobSpec) bool {
+	return slices.ContainsFunc(spec.Groups, func(g *wire.Group) bool {
+		t := g.GetTask()
+		text := strings.Join(append([]string{t.GetScript(), t.GetCommand(), t.GetDir()}, t.GetArgs()...), " ")
+		return g.GetCheckpoint() != nil && !proto.Equal(g.GetCheckpoint(), &wire.Checkpoint{}) ||
+			strings.Contains(text, "MUSTER_CHECKPOINT_DIR") || strings.Contains(text, "${checkpoint.dir}")
+	})
 }
 
 // checkSpecs fills in defaults and validates, in place.

@@ -33,9 +33,16 @@ type Config struct {
 	Local  Local
 	Logger hclog.Logger // nil: silent
 	User   string       // the agent's own user: who calls over TCP
+	// Checkpoints is the folder, the same on all nodes, in which jobs keep what outlives an attempt; "": each node's own disk.
+	Checkpoints string
 	// Dial connects to another server's or a worker's RPC address; nil: TCP, or a unix socket for "unix:///path".
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	TLS  *tls.Config // towards other servers and workers; nil: plaintext
+	// Metrics answers GET /metrics; nil: there are none.
+	Metrics http.Handler
+	// ParseJobs reads a job file for POST /v1/jobs, away from this process; nil: job files are refused. An error that is
+	// not about the file comes without diagnostics.
+	ParseJobs func(ctx context.Context, source string, variables map[string]string) ([]*muster.JobSpec, []wire.DiagnosticJSON, error)
 }
 
 // Server offers the services Muster, Peers and Workers, and the HTTP API, on the listeners it is given.
@@ -44,6 +51,7 @@ type Server struct {
 	local   Local
 	log     hclog.Logger
 	user    string
+	shared  string // where checkpoints are kept; "" = each node's own disk
 	grpc    *grpc.Server
 	http    *http.Server
 	servers *connections // to other servers
@@ -52,6 +60,10 @@ type Server struct {
 	reads   *batcher[struct{}, muster.Index]
 	renew   *batcher[*wire.NodeRenew, bool]
 	streams sessions
+	metrics *metrics
+	scrape  http.Handler
+	parse   func(context.Context, string, map[string]string) ([]*muster.JobSpec, []wire.DiagnosticJSON, error)
+	parsing chan struct{} // a place for each parse under way
 
 	closing context.Context // done once Stop was called: every stream ends then
 	close   context.CancelFunc
@@ -64,7 +76,9 @@ func NewServer(config Config) *Server {
 		config.Logger = hclog.NewNullLogger()
 	}
 	closing, cancel := context.WithCancel(context.Background())
-	s := &Server{local: config.Local, log: config.Logger, user: config.User, closing: closing, close: cancel}
+	s := &Server{local: config.Local, log: config.Logger, user: config.User, shared: config.Checkpoints, closing: closing, close: cancel}
+	s.metrics, s.scrape = newMetrics(), config.Metrics
+	s.parse, s.parsing = config.ParseJobs, make(chan struct{}, parsesAtOnce)
 	s.servers = newConnections(toServer(config.Dial, config.TLS))
 	s.workers = newConnections(toWorker(config.Dial, config.TLS))
 	s.leader = newLeaderRouter(s)
@@ -88,6 +102,8 @@ func NewServer(config Config) *Server {
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
 		ConnContext:       s.httpCaller,
 		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}

@@ -144,7 +144,8 @@ func (s *session) register(hello *wire.RegisterNode) (muster.Version, error) {
 		return seen, err
 	}
 	s.node = muster.NodeID(reply.Result.GetNode())
-	welcome := &wire.Welcome{Node: reply.Result.GetNode(), Cluster: local.Status().GetCluster(), Kill: reply.Result.GetKill()}
+	welcome := &wire.Welcome{Node: reply.Result.GetNode(), Cluster: local.Status().GetCluster(), Kill: reply.Result.GetKill(),
+		Checkpoints: s.server.shared}
 	for _, server := range local.Servers() {
 		if server.Address != "" {
 			welcome.Servers = append(welcome.Servers, server.Address)

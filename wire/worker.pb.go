@@ -424,7 +424,8 @@ type Welcome struct {
 	Node          uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
 	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"` // the cluster's id; a worker belongs to one for ever
 	Kill          []*AllocID             `protobuf:"bytes,3,rep,name=kill,proto3" json:"kill,omitempty"`
-	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"` // RPC addresses of all servers known, for next time
+	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`         // RPC addresses of all servers known, for next time
+	Checkpoints   string                 `protobuf:"bytes,5,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"` // a folder that all nodes see, for MUSTER_CHECKPOINT_DIR; empty: each node's own disk
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +486,13 @@ func (x *Welcome) GetServers() []string {
 		return x.Servers
 	}
 	return nil
+}
+
+func (x *Welcome) GetCheckpoints() string {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return ""
 }
 
 // View is what shall run on the node. full: everything; else what changed since the last. A worker never acts on one older
@@ -1295,12 +1303,13 @@ const file_wire_worker_proto_rawDesc = "" +
 	"\x03ack\x18\x03 \x01(\v2\x0e.muster.v1.AckH\x00R\x03ack\x12.\n" +
 	"\arenewed\x18\x04 \x01(\v2\x12.muster.v1.RenewedH\x00R\arenewed\x12(\n" +
 	"\x05error\x18\x05 \x01(\v2\x10.muster.v1.ErrorH\x00R\x05errorB\t\n" +
-	"\amessage\"y\n" +
+	"\amessage\"\x9b\x01\n" +
 	"\aWelcome\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12&\n" +
 	"\x04kill\x18\x03 \x03(\v2\x12.muster.v1.AllocIDR\x04kill\x12\x18\n" +
-	"\aservers\x18\x04 \x03(\tR\aservers\"\xbd\x01\n" +
+	"\aservers\x18\x04 \x03(\tR\aservers\x12 \n" +
+	"\vcheckpoints\x18\x05 \x01(\tR\vcheckpoints\"\xbd\x01\n" +
 	"\x04View\x12,\n" +
 	"\aversion\x18\x01 \x01(\v2\x12.muster.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12,\n" +

@@ -36,6 +36,8 @@ type Agent struct {
 
 	complaint string // of connect alone
 
+	checkpoints string // the folder that all nodes see, as the servers said; "" = the node's own disk
+
 	tasks      map[muster.AllocID]*task
 	ordered    []*task // tasks by number; nil: one came or went since
 	seen       muster.Version

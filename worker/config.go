@@ -148,6 +148,3 @@ func (c *Config) taskDir(id muster.AllocID) string {
 func (c *Config) logDir(id muster.AllocID) string {
 	return filepath.Join(c.DataDir, "logs", id.String())
 }
-func (c *Config) checkpointDir(job muster.JobID) string {
-	return filepath.Join(c.DataDir, "checkpoints", job.String())
-}

@@ -237,7 +237,7 @@ func (a *Agent) receiveWelcome(ctx context.Context, s *session, w *wire.Welcome)
 			a.log.Warn("the servers' addresses can't be kept", "error", err)
 		}
 	}
-	s.welcome = true
+	s.welcome, a.checkpoints = true, w.GetCheckpoints()
 	a.log.Info("session", "server", s.server, "node", w.GetNode(), "killed", len(kill))
 	for id, phase := range s.hello {
 		if t := a.tasks[id]; t != nil {

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -14,12 +16,12 @@ import (
 )
 
 // Task fills in what a supervisor needs to run an assignment; nothing of ${…} is left. The lease is the caller's matter.
-func Task(a *Assignment, f *Facts, logDir string) (exec.Task, error) {
+func Task(a *step.Assignment, f *Facts, logDir string) (exec.Task, error) {
 	env, err := Environment(a, f)
 	if err != nil {
 		return exec.Task{}, err
 	}
-	g, lookup := a.group(), RuntimeValues(a, f)
+	g, lookup := a.Of(), RuntimeValues(a, f)
 	t := exec.Task{
 		Alloc: a.Alloc.ID, Job: a.Alloc.Job, Attempt: a.Alloc.Attempt,
 		TaskDir: f.TaskDir, LogDir: logDir, Logs: g.Task.Logs, StopFile: f.stopFile(),
@@ -52,12 +54,19 @@ func Task(a *Assignment, f *Facts, logDir string) (exec.Task, error) {
 	return t, err
 }
 
-// setUp makes what a task finds in its directory, and the directory that is kept over the attempts.
-func setUp(a *Assignment, f *Facts) error {
-	for _, dir := range []string{f.TaskDir, f.tempDir(), filepath.Dir(f.stopFile()), f.Checkpoint} {
+// setUp makes what a task finds in its directory, and the directory that is kept over the attempts. That one's parent must be
+// there: where a shared folder is not mounted, what a job saves would be lost on this node's own disk.
+func setUp(a *step.Assignment, f *Facts) error {
+	for _, dir := range []string{f.TaskDir, f.tempDir(), filepath.Dir(f.stopFile())} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
+	}
+	switch err := os.Mkdir(f.Checkpoint, 0o700); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the folder for checkpoints, %s, isn't there", filepath.Dir(f.Checkpoint))
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("the folder for checkpoints: %w", err)
 	}
 	return os.WriteFile(f.hostFile(), []byte(hostFile(a)), 0o600)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/musterhpc/muster"
@@ -125,10 +126,11 @@ func (a *Agent) perform(ctx context.Context, t *task, what action) {
 }
 
 func (a *Agent) facts(t *task) *Facts {
+	checkpoints := orElse(a.checkpoints, filepath.Join(a.cfg.DataDir, "checkpoints"))
 	return &Facts{
 		Node: a.cfg.Name, IP: a.cfg.IP, GPUs: a.node.GPUs,
 		User: a.account.Name, Home: a.account.Home, Shell: a.account.Shell,
-		TaskDir: a.cfg.taskDir(t.id), Checkpoint: a.cfg.checkpointDir(t.assignment.Alloc.Job),
+		TaskDir: a.cfg.taskDir(t.id), Checkpoint: filepath.Join(checkpoints, t.assignment.Alloc.Job.String()),
 		Deadline: deadline(t.assignment.Spec, time.Now()),
 	}
 }

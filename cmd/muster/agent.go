@@ -173,7 +173,8 @@ func (a *agent) startServer(username string) (address string, err error) {
 			a.log.Error("the server did not end well", "error", err)
 		}
 	})
-	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username})
+	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username,
+		Checkpoints: c.Server.Checkpoints})
 	a.parts = append(a.parts, service.Stop)
 	local, err := listenUnix(filepath.Join(c.DataDir, "api.sock"))
 	if err != nil {

@@ -98,6 +98,10 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		servers = append(servers, s)
 		join = append(join, cty.StringVal(loopback(s.gossip)))
 	}
+	checkpoints := filepath.Join(options.dir, "checkpoints")
+	if err := os.MkdirAll(checkpoints, 0o700); err != nil {
+		return nil, err
+	}
 	others := join
 	if len(servers) == 1 {
 		others = nil // one that expects nobody else and is told whom to join would only join
@@ -109,6 +113,7 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 			block := body.AppendNewBlock("server", nil).Body()
 			block.SetAttributeValue("expect", cty.NumberIntVal(int64(options.servers)))
 			block.SetAttributeValue("voters", cty.NumberIntVal(int64(options.servers)))
+			block.SetAttributeValue("checkpoints", cty.StringVal(checkpoints))
 		})
 		if err != nil {
 			return nil, err

@@ -325,9 +325,6 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, jobs *submission
 	for _, note := range reply.GetNotes() {
 		fmt.Fprintln(a.io.err, note)
 	}
-	if slices.ContainsFunc(jobs.specs, usesCheckpoints) {
-		fmt.Fprintln(a.io.err, "-- MUSTER_CHECKPOINT_DIR is on each node's own disk: an attempt on another node finds it empty --")
-	}
 	if f.detach {
 		for _, id := range reply.GetIds() {
 			fmt.Fprintln(a.io.out, id)
@@ -335,14 +332,6 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, jobs *submission
 		return nil
 	}
 	return a.follow(ctx, client.Patiently(), refsOf(reply.GetIds()), !f.wait && len(jobs.specs) == 1)
-}
-
-// usesCheckpoints says whether a job keeps something from one attempt for the next.
-func usesCheckpoints(spec *muster.JobSpec) bool {
-	return slices.ContainsFunc(spec.Groups, func(g muster.Group) bool {
-		text := strings.Join(append([]string{g.Task.Script, g.Task.Command, g.Task.Dir}, g.Task.Args...), " ")
-		return g.Checkpoint != muster.Checkpoint{} || strings.Contains(text, "MUSTER_CHECKPOINT_DIR") || strings.Contains(text, "${checkpoint.dir}")
-	})
 }
 
 func refsOf(ids []uint64) []*wire.JobRef {

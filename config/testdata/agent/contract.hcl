@@ -9,7 +9,8 @@ log {
   format = "json"
 }
 server {
-  expect = 3
+  expect      = 3
+  checkpoints = "/shared/muster/checkpoints"
 }
 worker {
   cost_per_hour = 2.10

@@ -2,8 +2,7 @@ name     = "s1"
 data_dir = "/data"
 cluster  = "lab"
 server {
-  webhook     = "https://hooks.lab"
-  checkpoints = "/shared"
+  webhook = "https://hooks.lab"
 }
 worker {
   users   = ["uid>=1000"]
