@@ -140,16 +140,3 @@ const (
 	DefaultLease = 60 * time.Second
 	MinLease     = 10 * time.Second
 )
-
-// Queue is the replicated row of a queue. Only "default" exists yet.
-type Queue struct {
-	Name string
-
-	// Derived: see Node.
-	Pending int // jobs
-	Running int // jobs that hold resources
-	GPUs    int // held
-}
-
-// DefaultQueue always exists.
-const DefaultQueue = "default"

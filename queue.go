@@ -1,6 +1,40 @@
 package muster
 
-import "time"
+import (
+	"strings"
+	"time"
+)
+
+// DefaultQueue always exists.
+const DefaultQueue = "default"
+
+// Queue is the replicated row of a queue.
+type Queue struct {
+	Name string
+	Spec *QueueSpec // what the queues file says; nil: nothing, see Rules
+
+	// Derived: see Node. Of the queue's own jobs; those of the queues below it are in Use.
+	Pending int // jobs
+	Running int // jobs that hold resources
+	GPUs    int // held
+}
+
+// Rules is what the queues file says of the queue, or what holds when it says nothing.
+func (q *Queue) Rules() *QueueSpec {
+	if q.Spec == nil {
+		spec := NewQueueSpec(q.Name)
+		return &spec
+	}
+	return q.Spec
+}
+
+// ParentQueue gives the name of the queue that a queue stands in; "" for one at the top.
+func ParentQueue(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i]
+	}
+	return ""
+}
 
 // QueueSpec is what the queues file says of a queue, with what children inherit filled in. It is immutable. Queues form a tree by
 // their names: "research/nlp" is a child of "research". A limit of 0 is none.
@@ -122,4 +156,12 @@ const (
 	ObjectiveThroughput Objective = "throughput"
 	ObjectiveCost       Objective = "cost"
 	ObjectiveLatency    Objective = "latency"
+)
+
+// The choices of a policy, the usual one first.
+var (
+	Orders      = []Order{OrderFair, OrderFIFO, OrderShortest}
+	Backfills   = []Backfill{BackfillEASY, BackfillConservative, BackfillNone}
+	Preemptions = []Preemption{PreemptFair, PreemptShortest, PreemptOff}
+	Objectives  = []Objective{ObjectiveThroughput, ObjectiveCost, ObjectiveLatency}
 )

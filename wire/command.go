@@ -34,6 +34,9 @@ func CommandOf(c state.Command) *Command {
 		return &Command{Command: &Command_UndrainNodes{&UndrainNodes{Header: headerOf(&c.Header), Nodes: c.Nodes}}}
 	case *state.FenceNode:
 		return &Command{Command: &Command_FenceNode{&FenceNode{Header: headerOf(&c.Header), Node: c.Node}}}
+	case *state.ApplyQueues:
+		return &Command{Command: &Command_ApplyQueues{&ApplyQueues{
+			Header: headerOf(&c.Header), Queues: listOf(c.Queues, QueueSpecOf), Policy: PolicyOf(&c.Policy)}}}
 	case *state.RegisterNode:
 		return &Command{Command: &Command_RegisterNode{RegisterNodeOf(c)}}
 	case *state.ReportAllocs:
@@ -149,6 +152,15 @@ func (d *decoder) command(x *Command) state.Command {
 		return decode(d, "FenceNode", c.FenceNode, func(x *FenceNode) state.Command {
 			d.known("FenceNode", x.unknownFields)
 			return &state.FenceNode{Header: d.header(x.Header), Node: x.Node}
+		})
+	case *Command_ApplyQueues:
+		return decode(d, "ApplyQueues", c.ApplyQueues, func(x *ApplyQueues) state.Command {
+			d.known("ApplyQueues", x.unknownFields)
+			return &state.ApplyQueues{
+				Header: d.header(x.Header),
+				Queues: domainList(d, "ApplyQueues.queues", x.Queues, d.queueSpec),
+				Policy: d.policy(x.Policy),
+			}
 		})
 	case *Command_RegisterNode:
 		return decode(d, "RegisterNode", c.RegisterNode, func(x *RegisterNode) state.Command { return d.registerNode(x) })

@@ -58,6 +58,8 @@ func (f *filler) fill(t *testing.T, v reflect.Value) {
 		v.SetString(fmt.Sprintf("text-%d", f.last))
 		if v.Type() == reflect.TypeFor[muster.Kind]() {
 			v.SetString(string(muster.KindConflict))
+		} else if word, known := words[v.Type()]; known {
+			v.SetString(word)
 		}
 	case reflect.Bool:
 		v.SetBool(true)
@@ -81,10 +83,18 @@ func (f *filler) fill(t *testing.T, v reflect.Value) {
 	}
 }
 
+// words are values of texts that are choices.
+var words = map[reflect.Type]string{
+	reflect.TypeFor[muster.Order]():      string(muster.OrderShortest),
+	reflect.TypeFor[muster.Backfill]():   string(muster.BackfillConservative),
+	reflect.TypeFor[muster.Preemption](): string(muster.PreemptShortest),
+	reflect.TypeFor[muster.Objective]():  string(muster.ObjectiveCost),
+}
+
 // commands is the closed set; rows is what a snapshot holds.
 var (
 	commands = []state.Command{&state.Submit{}, &state.Cancel{}, &state.Release{}, &state.DrainNodes{}, &state.UndrainNodes{},
-		&state.FenceNode{}, &state.RegisterNode{}, &state.ReportAllocs{}, &state.InitCluster{}, &state.CommitPlan{},
+		&state.FenceNode{}, &state.ApplyQueues{}, &state.RegisterNode{}, &state.ReportAllocs{}, &state.InitCluster{}, &state.CommitPlan{},
 		&state.EndLeases{}, &state.Wake{}, &state.DrainDue{}, &state.Purge{}}
 	rows = []state.Row{&state.Cluster{}, &state.SpecRow{}, &state.ShapeRow{}, &muster.Queue{}, &muster.Node{}, &muster.Job{},
 		&muster.Allocation{}, &state.RequestRow{}}

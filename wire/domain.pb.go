@@ -281,6 +281,12 @@ type Group struct {
 	Checkpoint    *Checkpoint            `protobuf:"bytes,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Disconnect    *Disconnect            `protobuf:"bytes,7,opt,name=disconnect,proto3" json:"disconnect,omitempty"`
 	Task          *Task                  `protobuf:"bytes,8,opt,name=task,proto3" json:"task,omitempty"`
+	Prefer        string                 `protobuf:"bytes,9,opt,name=prefer,proto3" json:"prefer,omitempty"`
+	Patience      int64                  `protobuf:"varint,10,opt,name=patience,proto3" json:"patience,omitempty"`
+	MixedModels   bool                   `protobuf:"varint,11,opt,name=mixed_models,json=mixedModels,proto3" json:"mixed_models,omitempty"`
+	OnlyQuota     bool                   `protobuf:"varint,12,opt,name=only_quota,json=onlyQuota,proto3" json:"only_quota,omitempty"`
+	Affinities    []*Affinity            `protobuf:"bytes,13,rep,name=affinities,proto3" json:"affinities,omitempty"`
+	Spreads       []*Spread              `protobuf:"bytes,14,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +377,48 @@ func (x *Group) GetTask() *Task {
 	return nil
 }
 
+func (x *Group) GetPrefer() string {
+	if x != nil {
+		return x.Prefer
+	}
+	return ""
+}
+
+func (x *Group) GetPatience() int64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
+func (x *Group) GetMixedModels() bool {
+	if x != nil {
+		return x.MixedModels
+	}
+	return false
+}
+
+func (x *Group) GetOnlyQuota() bool {
+	if x != nil {
+		return x.OnlyQuota
+	}
+	return false
+}
+
+func (x *Group) GetAffinities() []*Affinity {
+	if x != nil {
+		return x.Affinities
+	}
+	return nil
+}
+
+func (x *Group) GetSpreads() []*Spread {
+	if x != nil {
+		return x.Spreads
+	}
+	return nil
+}
+
 type Constraint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attribute     string                 `protobuf:"bytes,1,opt,name=attribute,proto3" json:"attribute,omitempty"`
@@ -431,6 +479,110 @@ func (x *Constraint) GetValue() string {
 	return ""
 }
 
+type Affinity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attribute     string                 `protobuf:"bytes,1,opt,name=attribute,proto3" json:"attribute,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Weight        int64                  `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Affinity) Reset() {
+	*x = Affinity{}
+	mi := &file_wire_domain_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Affinity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Affinity) ProtoMessage() {}
+
+func (x *Affinity) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Affinity.ProtoReflect.Descriptor instead.
+func (*Affinity) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Affinity) GetAttribute() string {
+	if x != nil {
+		return x.Attribute
+	}
+	return ""
+}
+
+func (x *Affinity) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Affinity) GetWeight() int64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+type Spread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attribute     string                 `protobuf:"bytes,1,opt,name=attribute,proto3" json:"attribute,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Spread) Reset() {
+	*x = Spread{}
+	mi := &file_wire_domain_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spread) ProtoMessage() {}
+
+func (x *Spread) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spread.ProtoReflect.Descriptor instead.
+func (*Spread) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Spread) GetAttribute() string {
+	if x != nil {
+		return x.Attribute
+	}
+	return ""
+}
+
 type Retry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempts      int64                  `protobuf:"varint,1,opt,name=attempts,proto3" json:"attempts,omitempty"`
@@ -444,7 +596,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_wire_domain_proto_msgTypes[6]
+	mi := &file_wire_domain_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +608,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[6]
+	mi := &file_wire_domain_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +621,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{6}
+	return file_wire_domain_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Retry) GetAttempts() int64 {
@@ -512,13 +664,14 @@ type Checkpoint struct {
 	Grace         int64                  `protobuf:"varint,1,opt,name=grace,proto3" json:"grace,omitempty"`
 	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	To            uint32                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Every         int64                  `protobuf:"varint,4,opt,name=every,proto3" json:"every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_wire_domain_proto_msgTypes[7]
+	mi := &file_wire_domain_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +683,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[7]
+	mi := &file_wire_domain_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +696,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{7}
+	return file_wire_domain_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Checkpoint) GetGrace() int64 {
@@ -567,6 +720,13 @@ func (x *Checkpoint) GetTo() uint32 {
 	return 0
 }
 
+func (x *Checkpoint) GetEvery() int64 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
 type Disconnect struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StopAfter     int64                  `protobuf:"varint,1,opt,name=stop_after,json=stopAfter,proto3" json:"stop_after,omitempty"`
@@ -577,7 +737,7 @@ type Disconnect struct {
 
 func (x *Disconnect) Reset() {
 	*x = Disconnect{}
-	mi := &file_wire_domain_proto_msgTypes[8]
+	mi := &file_wire_domain_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +749,7 @@ func (x *Disconnect) String() string {
 func (*Disconnect) ProtoMessage() {}
 
 func (x *Disconnect) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[8]
+	mi := &file_wire_domain_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +762,7 @@ func (x *Disconnect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
 func (*Disconnect) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{8}
+	return file_wire_domain_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Disconnect) GetStopAfter() int64 {
@@ -632,13 +792,16 @@ type Task struct {
 	SuccessCodes  []int64                `protobuf:"varint,9,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
 	Logs          *Logs                  `protobuf:"bytes,10,opt,name=logs,proto3" json:"logs,omitempty"`
 	Resources     *Resources             `protobuf:"bytes,11,opt,name=resources,proto3" json:"resources,omitempty"`
+	Start         uint32                 `protobuf:"varint,12,opt,name=start,proto3" json:"start,omitempty"`
+	EnvFromFile   []string               `protobuf:"bytes,13,rep,name=env_from_file,json=envFromFile,proto3" json:"env_from_file,omitempty"`
+	Upload        []string               `protobuf:"bytes,14,rep,name=upload,proto3" json:"upload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_wire_domain_proto_msgTypes[9]
+	mi := &file_wire_domain_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +813,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[9]
+	mi := &file_wire_domain_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +826,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{9}
+	return file_wire_domain_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Task) GetName() string {
@@ -743,17 +906,39 @@ func (x *Task) GetResources() *Resources {
 	return nil
 }
 
+func (x *Task) GetStart() uint32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Task) GetEnvFromFile() []string {
+	if x != nil {
+		return x.EnvFromFile
+	}
+	return nil
+}
+
+func (x *Task) GetUpload() []string {
+	if x != nil {
+		return x.Upload
+	}
+	return nil
+}
+
 type Logs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MaxSize       int64                  `protobuf:"varint,1,opt,name=max_size,json=maxSize,proto3" json:"max_size,omitempty"`
 	MaxFiles      int64                  `protobuf:"varint,2,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Logs) Reset() {
 	*x = Logs{}
-	mi := &file_wire_domain_proto_msgTypes[10]
+	mi := &file_wire_domain_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +950,7 @@ func (x *Logs) String() string {
 func (*Logs) ProtoMessage() {}
 
 func (x *Logs) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[10]
+	mi := &file_wire_domain_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +963,7 @@ func (x *Logs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Logs.ProtoReflect.Descriptor instead.
 func (*Logs) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{10}
+	return file_wire_domain_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Logs) GetMaxSize() int64 {
@@ -795,6 +980,13 @@ func (x *Logs) GetMaxFiles() int64 {
 	return 0
 }
 
+func (x *Logs) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 type Resources struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpus          int64                  `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`
@@ -803,13 +995,16 @@ type Resources struct {
 	Exclusive     bool                   `protobuf:"varint,4,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
 	Models        []string               `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
 	MinMemory     int64                  `protobuf:"varint,6,opt,name=min_memory,json=minMemory,proto3" json:"min_memory,omitempty"`
+	Share         int64                  `protobuf:"varint,7,opt,name=share,proto3" json:"share,omitempty"` // thousandths of a GPU
+	Mig           string                 `protobuf:"bytes,8,opt,name=mig,proto3" json:"mig,omitempty"`
+	Disk          int64                  `protobuf:"varint,9,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_wire_domain_proto_msgTypes[11]
+	mi := &file_wire_domain_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1016,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[11]
+	mi := &file_wire_domain_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1029,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{11}
+	return file_wire_domain_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Resources) GetGpus() int64 {
@@ -879,6 +1074,27 @@ func (x *Resources) GetMinMemory() int64 {
 	return 0
 }
 
+func (x *Resources) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Resources) GetMig() string {
+	if x != nil {
+		return x.Mig
+	}
+	return ""
+}
+
+func (x *Resources) GetDisk() int64 {
+	if x != nil {
+		return x.Disk
+	}
+	return 0
+}
+
 type Stop struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          uint32                 `protobuf:"varint,1,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -891,7 +1107,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_wire_domain_proto_msgTypes[12]
+	mi := &file_wire_domain_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1119,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[12]
+	mi := &file_wire_domain_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1132,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{12}
+	return file_wire_domain_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Stop) GetMode() uint32 {
@@ -975,7 +1191,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_wire_domain_proto_msgTypes[13]
+	mi := &file_wire_domain_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1203,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[13]
+	mi := &file_wire_domain_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1216,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{13}
+	return file_wire_domain_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Job) GetId() uint64 {
@@ -1162,7 +1378,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_wire_domain_proto_msgTypes[14]
+	mi := &file_wire_domain_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1390,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[14]
+	mi := &file_wire_domain_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1403,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{14}
+	return file_wire_domain_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1298,7 +1514,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_wire_domain_proto_msgTypes[15]
+	mi := &file_wire_domain_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1526,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[15]
+	mi := &file_wire_domain_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1539,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{15}
+	return file_wire_domain_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Allocation) GetId() *AllocID {
@@ -1504,7 +1720,7 @@ type AllocReport struct {
 
 func (x *AllocReport) Reset() {
 	*x = AllocReport{}
-	mi := &file_wire_domain_proto_msgTypes[16]
+	mi := &file_wire_domain_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1732,7 @@ func (x *AllocReport) String() string {
 func (*AllocReport) ProtoMessage() {}
 
 func (x *AllocReport) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[16]
+	mi := &file_wire_domain_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1745,7 @@ func (x *AllocReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocReport.ProtoReflect.Descriptor instead.
 func (*AllocReport) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{16}
+	return file_wire_domain_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AllocReport) GetId() *AllocID {
@@ -1608,7 +1824,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_wire_domain_proto_msgTypes[17]
+	mi := &file_wire_domain_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1836,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[17]
+	mi := &file_wire_domain_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1849,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{17}
+	return file_wire_domain_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Drain) GetOn() bool {
@@ -1685,7 +1901,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_wire_domain_proto_msgTypes[18]
+	mi := &file_wire_domain_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1913,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[18]
+	mi := &file_wire_domain_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1926,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{18}
+	return file_wire_domain_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GPU) GetUuid() string {
@@ -1789,7 +2005,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_wire_domain_proto_msgTypes[19]
+	mi := &file_wire_domain_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2017,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[19]
+	mi := &file_wire_domain_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2030,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{19}
+	return file_wire_domain_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Node) GetId() uint32 {
@@ -2011,7 +2227,7 @@ type ShapeGroup struct {
 
 func (x *ShapeGroup) Reset() {
 	*x = ShapeGroup{}
-	mi := &file_wire_domain_proto_msgTypes[20]
+	mi := &file_wire_domain_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2239,7 @@ func (x *ShapeGroup) String() string {
 func (*ShapeGroup) ProtoMessage() {}
 
 func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[20]
+	mi := &file_wire_domain_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2252,7 @@ func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeGroup.ProtoReflect.Descriptor instead.
 func (*ShapeGroup) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{20}
+	return file_wire_domain_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShapeGroup) GetCount() int64 {
@@ -2076,7 +2292,7 @@ type Shape struct {
 
 func (x *Shape) Reset() {
 	*x = Shape{}
-	mi := &file_wire_domain_proto_msgTypes[21]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2304,7 @@ func (x *Shape) String() string {
 func (*Shape) ProtoMessage() {}
 
 func (x *Shape) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[21]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2317,7 @@ func (x *Shape) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shape.ProtoReflect.Descriptor instead.
 func (*Shape) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{21}
+	return file_wire_domain_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Shape) GetGroups() []*ShapeGroup {
@@ -2117,13 +2333,14 @@ type Queue struct {
 	Pending       int64                  `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
 	Running       int64                  `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Spec          *QueueSpec             `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2352,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2365,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{22}
+	return file_wire_domain_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Queue) GetName() string {
@@ -2179,6 +2396,585 @@ func (x *Queue) GetGpus() int64 {
 	return 0
 }
 
+func (x *Queue) GetSpec() *QueueSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type QueueSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Weight        int64                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // thousandths
+	Allow         []string               `protobuf:"bytes,3,rep,name=allow,proto3" json:"allow,omitempty"`
+	Quota         []*Quota               `protobuf:"bytes,4,rep,name=quota,proto3" json:"quota,omitempty"`
+	MaxGpus       int64                  `protobuf:"varint,5,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	UserGpus      int64                  `protobuf:"varint,6,opt,name=user_gpus,json=userGpus,proto3" json:"user_gpus,omitempty"`
+	MaxRunning    int64                  `protobuf:"varint,7,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`
+	MaxPending    int64                  `protobuf:"varint,8,opt,name=max_pending,json=maxPending,proto3" json:"max_pending,omitempty"`
+	Defaults      *QueueDefaults         `protobuf:"bytes,9,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	Caps          *QueueCaps             `protobuf:"bytes,10,opt,name=caps,proto3" json:"caps,omitempty"`
+	MinRuntime    int64                  `protobuf:"varint,11,opt,name=min_runtime,json=minRuntime,proto3" json:"min_runtime,omitempty"`
+	Charge        int64                  `protobuf:"varint,12,opt,name=charge,proto3" json:"charge,omitempty"` // thousandths
+	Constraints   []*Constraint          `protobuf:"bytes,13,rep,name=constraints,proto3" json:"constraints,omitempty"`
+	Budget        *Budget                `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
+	Idle          *IdleRule              `protobuf:"bytes,15,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueSpec) Reset() {
+	*x = QueueSpec{}
+	mi := &file_wire_domain_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueSpec) ProtoMessage() {}
+
+func (x *QueueSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueSpec.ProtoReflect.Descriptor instead.
+func (*QueueSpec) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *QueueSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QueueSpec) GetWeight() int64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetQuota() []*Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetMaxGpus() int64 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetUserGpus() int64 {
+	if x != nil {
+		return x.UserGpus
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetMaxRunning() int64 {
+	if x != nil {
+		return x.MaxRunning
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetMaxPending() int64 {
+	if x != nil {
+		return x.MaxPending
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetDefaults() *QueueDefaults {
+	if x != nil {
+		return x.Defaults
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetCaps() *QueueCaps {
+	if x != nil {
+		return x.Caps
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetMinRuntime() int64 {
+	if x != nil {
+		return x.MinRuntime
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetCharge() int64 {
+	if x != nil {
+		return x.Charge
+	}
+	return 0
+}
+
+func (x *QueueSpec) GetConstraints() []*Constraint {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *QueueSpec) GetIdle() *IdleRule {
+	if x != nil {
+		return x.Idle
+	}
+	return nil
+}
+
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Model         string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	Gpus          int64                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_wire_domain_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Quota) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Quota) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+type QueueDefaults struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeLimit     int64                  `protobuf:"varint,1,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	HasPriority   bool                   `protobuf:"varint,2,opt,name=has_priority,json=hasPriority,proto3" json:"has_priority,omitempty"`
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDefaults) Reset() {
+	*x = QueueDefaults{}
+	mi := &file_wire_domain_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDefaults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDefaults) ProtoMessage() {}
+
+func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
+func (*QueueDefaults) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *QueueDefaults) GetTimeLimit() int64 {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetHasPriority() bool {
+	if x != nil {
+		return x.HasPriority
+	}
+	return false
+}
+
+func (x *QueueDefaults) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+type QueueCaps struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeLimit     int64                  `protobuf:"varint,1,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	HasPriority   bool                   `protobuf:"varint,2,opt,name=has_priority,json=hasPriority,proto3" json:"has_priority,omitempty"`
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	StopAfter     int64                  `protobuf:"varint,4,opt,name=stop_after,json=stopAfter,proto3" json:"stop_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueCaps) Reset() {
+	*x = QueueCaps{}
+	mi := &file_wire_domain_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueCaps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueCaps) ProtoMessage() {}
+
+func (x *QueueCaps) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueCaps.ProtoReflect.Descriptor instead.
+func (*QueueCaps) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *QueueCaps) GetTimeLimit() int64 {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return 0
+}
+
+func (x *QueueCaps) GetHasPriority() bool {
+	if x != nil {
+		return x.HasPriority
+	}
+	return false
+}
+
+func (x *QueueCaps) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *QueueCaps) GetStopAfter() int64 {
+	if x != nil {
+		return x.StopAfter
+	}
+	return 0
+}
+
+type Budget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Period        string                 `protobuf:"bytes,1,opt,name=period,proto3" json:"period,omitempty"`
+	GpuHours      int64                  `protobuf:"varint,2,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_wire_domain_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Budget) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *Budget) GetGpuHours() int64 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
+type IdleRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         int64                  `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	Below         int64                  `protobuf:"varint,2,opt,name=below,proto3" json:"below,omitempty"` // percent
+	Cancel        bool                   `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdleRule) Reset() {
+	*x = IdleRule{}
+	mi := &file_wire_domain_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdleRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdleRule) ProtoMessage() {}
+
+func (x *IdleRule) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdleRule.ProtoReflect.Descriptor instead.
+func (*IdleRule) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *IdleRule) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *IdleRule) GetBelow() int64 {
+	if x != nil {
+		return x.Below
+	}
+	return 0
+}
+
+func (x *IdleRule) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+type Policy struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	FairShare      bool                   `protobuf:"varint,1,opt,name=fair_share,json=fairShare,proto3" json:"fair_share,omitempty"`
+	Order          string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`
+	Reservations   int64                  `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	MaxPreemptions int64                  `protobuf:"varint,4,opt,name=max_preemptions,json=maxPreemptions,proto3" json:"max_preemptions,omitempty"`
+	Backfill       string                 `protobuf:"bytes,5,opt,name=backfill,proto3" json:"backfill,omitempty"`
+	Preemption     string                 `protobuf:"bytes,6,opt,name=preemption,proto3" json:"preemption,omitempty"`
+	HalfLife       int64                  `protobuf:"varint,7,opt,name=half_life,json=halfLife,proto3" json:"half_life,omitempty"`
+	Objective      string                 `protobuf:"bytes,8,opt,name=objective,proto3" json:"objective,omitempty"`
+	Round          int64                  `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
+	WideGpus       int64                  `protobuf:"varint,10,opt,name=wide_gpus,json=wideGpus,proto3" json:"wide_gpus,omitempty"`
+	WideAfter      int64                  `protobuf:"varint,11,opt,name=wide_after,json=wideAfter,proto3" json:"wide_after,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Policy) Reset() {
+	*x = Policy{}
+	mi := &file_wire_domain_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policy) ProtoMessage() {}
+
+func (x *Policy) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
+func (*Policy) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Policy) GetFairShare() bool {
+	if x != nil {
+		return x.FairShare
+	}
+	return false
+}
+
+func (x *Policy) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *Policy) GetReservations() int64 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
+}
+
+func (x *Policy) GetMaxPreemptions() int64 {
+	if x != nil {
+		return x.MaxPreemptions
+	}
+	return 0
+}
+
+func (x *Policy) GetBackfill() string {
+	if x != nil {
+		return x.Backfill
+	}
+	return ""
+}
+
+func (x *Policy) GetPreemption() string {
+	if x != nil {
+		return x.Preemption
+	}
+	return ""
+}
+
+func (x *Policy) GetHalfLife() int64 {
+	if x != nil {
+		return x.HalfLife
+	}
+	return 0
+}
+
+func (x *Policy) GetObjective() string {
+	if x != nil {
+		return x.Objective
+	}
+	return ""
+}
+
+func (x *Policy) GetRound() int64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *Policy) GetWideGpus() int64 {
+	if x != nil {
+		return x.WideGpus
+	}
+	return 0
+}
+
+func (x *Policy) GetWideAfter() int64 {
+	if x != nil {
+		return x.WideAfter
+	}
+	return 0
+}
+
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2191,7 +2987,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2999,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +3012,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{23}
+	return file_wire_domain_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Error) GetKind() string {
@@ -2269,7 +3065,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\n" +
 	"time_limit\x18\x05 \x01(\x03R\ttimeLimit\x12(\n" +
 	"\x06labels\x18\x06 \x03(\v2\x10.muster.v1.LabelR\x06labels\x12(\n" +
-	"\x06groups\x18\a \x03(\v2\x10.muster.v1.GroupR\x06groups\"\xbd\x02\n" +
+	"\x06groups\x18\a \x03(\v2\x10.muster.v1.GroupR\x06groups\"\x95\x04\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x16\n" +
@@ -2282,29 +3078,46 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\n" +
 	"disconnect\x18\a \x01(\v2\x15.muster.v1.DisconnectR\n" +
 	"disconnect\x12#\n" +
-	"\x04task\x18\b \x01(\v2\x0f.muster.v1.TaskR\x04task\"\\\n" +
+	"\x04task\x18\b \x01(\v2\x0f.muster.v1.TaskR\x04task\x12\x16\n" +
+	"\x06prefer\x18\t \x01(\tR\x06prefer\x12\x1a\n" +
+	"\bpatience\x18\n" +
+	" \x01(\x03R\bpatience\x12!\n" +
+	"\fmixed_models\x18\v \x01(\bR\vmixedModels\x12\x1d\n" +
+	"\n" +
+	"only_quota\x18\f \x01(\bR\tonlyQuota\x123\n" +
+	"\n" +
+	"affinities\x18\r \x03(\v2\x13.muster.v1.AffinityR\n" +
+	"affinities\x12+\n" +
+	"\aspreads\x18\x0e \x03(\v2\x11.muster.v1.SpreadR\aspreads\"\\\n" +
 	"\n" +
 	"Constraint\x12\x1c\n" +
 	"\tattribute\x18\x01 \x01(\tR\tattribute\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\"\x85\x01\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"V\n" +
+	"\bAffinity\x12\x1c\n" +
+	"\tattribute\x18\x01 \x01(\tR\tattribute\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06weight\x18\x03 \x01(\x03R\x06weight\"&\n" +
+	"\x06Spread\x12\x1c\n" +
+	"\tattribute\x18\x01 \x01(\tR\tattribute\"\x85\x01\n" +
 	"\x05Retry\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\x03R\battempts\x12\x0e\n" +
 	"\x02on\x18\x02 \x03(\rR\x02on\x12\x1d\n" +
 	"\n" +
 	"exit_codes\x18\x03 \x03(\x03R\texitCodes\x12\x14\n" +
 	"\x05delay\x18\x04 \x01(\x03R\x05delay\x12\x1b\n" +
-	"\tmax_delay\x18\x05 \x01(\x03R\bmaxDelay\"J\n" +
+	"\tmax_delay\x18\x05 \x01(\x03R\bmaxDelay\"`\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05grace\x18\x01 \x01(\x03R\x05grace\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\rR\x02to\"E\n" +
+	"\x02to\x18\x03 \x01(\rR\x02to\x12\x14\n" +
+	"\x05every\x18\x04 \x01(\x03R\x05every\"E\n" +
 	"\n" +
 	"Disconnect\x12\x1d\n" +
 	"\n" +
 	"stop_after\x18\x01 \x01(\x03R\tstopAfter\x12\x18\n" +
-	"\areplace\x18\x02 \x01(\rR\areplace\"\xd8\x02\n" +
+	"\areplace\x18\x02 \x01(\rR\areplace\"\xaa\x03\n" +
 	"\x04Task\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\tR\x06script\x12\x18\n" +
@@ -2318,10 +3131,14 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\rsuccess_codes\x18\t \x03(\x03R\fsuccessCodes\x12#\n" +
 	"\x04logs\x18\n" +
 	" \x01(\v2\x0f.muster.v1.LogsR\x04logs\x122\n" +
-	"\tresources\x18\v \x01(\v2\x14.muster.v1.ResourcesR\tresources\">\n" +
+	"\tresources\x18\v \x01(\v2\x14.muster.v1.ResourcesR\tresources\x12\x14\n" +
+	"\x05start\x18\f \x01(\rR\x05start\x12\"\n" +
+	"\renv_from_file\x18\r \x03(\tR\venvFromFile\x12\x16\n" +
+	"\x06upload\x18\x0e \x03(\tR\x06upload\"R\n" +
 	"\x04Logs\x12\x19\n" +
 	"\bmax_size\x18\x01 \x01(\x03R\amaxSize\x12\x1b\n" +
-	"\tmax_files\x18\x02 \x01(\x03R\bmaxFiles\"\xad\x01\n" +
+	"\tmax_files\x18\x02 \x01(\x03R\bmaxFiles\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xe9\x01\n" +
 	"\tResources\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x03R\x04gpus\x12\x1f\n" +
 	"\vmilli_cores\x18\x02 \x01(\x03R\n" +
@@ -2330,7 +3147,10 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\texclusive\x18\x04 \x01(\bR\texclusive\x12\x16\n" +
 	"\x06models\x18\x05 \x03(\tR\x06models\x12\x1d\n" +
 	"\n" +
-	"min_memory\x18\x06 \x01(\x03R\tminMemory\"X\n" +
+	"min_memory\x18\x06 \x01(\x03R\tminMemory\x12\x14\n" +
+	"\x05share\x18\a \x01(\x03R\x05share\x12\x10\n" +
+	"\x03mig\x18\b \x01(\tR\x03mig\x12\x12\n" +
+	"\x04disk\x18\t \x01(\x03R\x04disk\"X\n" +
 	"\x04Stop\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x16\n" +
@@ -2459,12 +3279,72 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\vconstraints\x18\x03 \x03(\v2\x15.muster.v1.ConstraintR\vconstraints\x122\n" +
 	"\tresources\x18\x04 \x01(\v2\x14.muster.v1.ResourcesR\tresources\"6\n" +
 	"\x05Shape\x12-\n" +
-	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"c\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\x8d\x01\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x03R\apending\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x03R\arunning\x12\x12\n" +
-	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\"_\n" +
+	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\x12(\n" +
+	"\x04spec\x18\x05 \x01(\v2\x14.muster.v1.QueueSpecR\x04spec\"\x95\x04\n" +
+	"\tQueueSpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x14\n" +
+	"\x05allow\x18\x03 \x03(\tR\x05allow\x12&\n" +
+	"\x05quota\x18\x04 \x03(\v2\x10.muster.v1.QuotaR\x05quota\x12\x19\n" +
+	"\bmax_gpus\x18\x05 \x01(\x03R\amaxGpus\x12\x1b\n" +
+	"\tuser_gpus\x18\x06 \x01(\x03R\buserGpus\x12\x1f\n" +
+	"\vmax_running\x18\a \x01(\x03R\n" +
+	"maxRunning\x12\x1f\n" +
+	"\vmax_pending\x18\b \x01(\x03R\n" +
+	"maxPending\x124\n" +
+	"\bdefaults\x18\t \x01(\v2\x18.muster.v1.QueueDefaultsR\bdefaults\x12(\n" +
+	"\x04caps\x18\n" +
+	" \x01(\v2\x14.muster.v1.QueueCapsR\x04caps\x12\x1f\n" +
+	"\vmin_runtime\x18\v \x01(\x03R\n" +
+	"minRuntime\x12\x16\n" +
+	"\x06charge\x18\f \x01(\x03R\x06charge\x127\n" +
+	"\vconstraints\x18\r \x03(\v2\x15.muster.v1.ConstraintR\vconstraints\x12)\n" +
+	"\x06budget\x18\x0e \x01(\v2\x11.muster.v1.BudgetR\x06budget\x12'\n" +
+	"\x04idle\x18\x0f \x01(\v2\x13.muster.v1.IdleRuleR\x04idle\"1\n" +
+	"\x05Quota\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n" +
+	"\x04gpus\x18\x02 \x01(\x03R\x04gpus\"m\n" +
+	"\rQueueDefaults\x12\x1d\n" +
+	"\n" +
+	"time_limit\x18\x01 \x01(\x03R\ttimeLimit\x12!\n" +
+	"\fhas_priority\x18\x02 \x01(\bR\vhasPriority\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\"\x88\x01\n" +
+	"\tQueueCaps\x12\x1d\n" +
+	"\n" +
+	"time_limit\x18\x01 \x01(\x03R\ttimeLimit\x12!\n" +
+	"\fhas_priority\x18\x02 \x01(\bR\vhasPriority\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\x12\x1d\n" +
+	"\n" +
+	"stop_after\x18\x04 \x01(\x03R\tstopAfter\"=\n" +
+	"\x06Budget\x12\x16\n" +
+	"\x06period\x18\x01 \x01(\tR\x06period\x12\x1b\n" +
+	"\tgpu_hours\x18\x02 \x01(\x03R\bgpuHours\"N\n" +
+	"\bIdleRule\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x03R\x05after\x12\x14\n" +
+	"\x05below\x18\x02 \x01(\x03R\x05below\x12\x16\n" +
+	"\x06cancel\x18\x03 \x01(\bR\x06cancel\"\xd3\x02\n" +
+	"\x06Policy\x12\x1d\n" +
+	"\n" +
+	"fair_share\x18\x01 \x01(\bR\tfairShare\x12\x14\n" +
+	"\x05order\x18\x02 \x01(\tR\x05order\x12\"\n" +
+	"\freservations\x18\x03 \x01(\x03R\freservations\x12'\n" +
+	"\x0fmax_preemptions\x18\x04 \x01(\x03R\x0emaxPreemptions\x12\x1a\n" +
+	"\bbackfill\x18\x05 \x01(\tR\bbackfill\x12\x1e\n" +
+	"\n" +
+	"preemption\x18\x06 \x01(\tR\n" +
+	"preemption\x12\x1b\n" +
+	"\thalf_life\x18\a \x01(\x03R\bhalfLife\x12\x1c\n" +
+	"\tobjective\x18\b \x01(\tR\tobjective\x12\x14\n" +
+	"\x05round\x18\t \x01(\x03R\x05round\x12\x1b\n" +
+	"\twide_gpus\x18\n" +
+	" \x01(\x03R\bwideGpus\x12\x1d\n" +
+	"\n" +
+	"wide_after\x18\v \x01(\x03R\twideAfter\"_\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -2483,61 +3363,79 @@ func file_wire_domain_proto_rawDescGZIP() []byte {
 	return file_wire_domain_proto_rawDescData
 }
 
-var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_wire_domain_proto_goTypes = []any{
-	(*AllocID)(nil),     // 0: muster.v1.AllocID
-	(*Version)(nil),     // 1: muster.v1.Version
-	(*Label)(nil),       // 2: muster.v1.Label
-	(*JobSpec)(nil),     // 3: muster.v1.JobSpec
-	(*Group)(nil),       // 4: muster.v1.Group
-	(*Constraint)(nil),  // 5: muster.v1.Constraint
-	(*Retry)(nil),       // 6: muster.v1.Retry
-	(*Checkpoint)(nil),  // 7: muster.v1.Checkpoint
-	(*Disconnect)(nil),  // 8: muster.v1.Disconnect
-	(*Task)(nil),        // 9: muster.v1.Task
-	(*Logs)(nil),        // 10: muster.v1.Logs
-	(*Resources)(nil),   // 11: muster.v1.Resources
-	(*Stop)(nil),        // 12: muster.v1.Stop
-	(*Job)(nil),         // 13: muster.v1.Job
-	(*Attempt)(nil),     // 14: muster.v1.Attempt
-	(*Allocation)(nil),  // 15: muster.v1.Allocation
-	(*AllocReport)(nil), // 16: muster.v1.AllocReport
-	(*Drain)(nil),       // 17: muster.v1.Drain
-	(*GPU)(nil),         // 18: muster.v1.GPU
-	(*Node)(nil),        // 19: muster.v1.Node
-	(*ShapeGroup)(nil),  // 20: muster.v1.ShapeGroup
-	(*Shape)(nil),       // 21: muster.v1.Shape
-	(*Queue)(nil),       // 22: muster.v1.Queue
-	(*Error)(nil),       // 23: muster.v1.Error
+	(*AllocID)(nil),       // 0: muster.v1.AllocID
+	(*Version)(nil),       // 1: muster.v1.Version
+	(*Label)(nil),         // 2: muster.v1.Label
+	(*JobSpec)(nil),       // 3: muster.v1.JobSpec
+	(*Group)(nil),         // 4: muster.v1.Group
+	(*Constraint)(nil),    // 5: muster.v1.Constraint
+	(*Affinity)(nil),      // 6: muster.v1.Affinity
+	(*Spread)(nil),        // 7: muster.v1.Spread
+	(*Retry)(nil),         // 8: muster.v1.Retry
+	(*Checkpoint)(nil),    // 9: muster.v1.Checkpoint
+	(*Disconnect)(nil),    // 10: muster.v1.Disconnect
+	(*Task)(nil),          // 11: muster.v1.Task
+	(*Logs)(nil),          // 12: muster.v1.Logs
+	(*Resources)(nil),     // 13: muster.v1.Resources
+	(*Stop)(nil),          // 14: muster.v1.Stop
+	(*Job)(nil),           // 15: muster.v1.Job
+	(*Attempt)(nil),       // 16: muster.v1.Attempt
+	(*Allocation)(nil),    // 17: muster.v1.Allocation
+	(*AllocReport)(nil),   // 18: muster.v1.AllocReport
+	(*Drain)(nil),         // 19: muster.v1.Drain
+	(*GPU)(nil),           // 20: muster.v1.GPU
+	(*Node)(nil),          // 21: muster.v1.Node
+	(*ShapeGroup)(nil),    // 22: muster.v1.ShapeGroup
+	(*Shape)(nil),         // 23: muster.v1.Shape
+	(*Queue)(nil),         // 24: muster.v1.Queue
+	(*QueueSpec)(nil),     // 25: muster.v1.QueueSpec
+	(*Quota)(nil),         // 26: muster.v1.Quota
+	(*QueueDefaults)(nil), // 27: muster.v1.QueueDefaults
+	(*QueueCaps)(nil),     // 28: muster.v1.QueueCaps
+	(*Budget)(nil),        // 29: muster.v1.Budget
+	(*IdleRule)(nil),      // 30: muster.v1.IdleRule
+	(*Policy)(nil),        // 31: muster.v1.Policy
+	(*Error)(nil),         // 32: muster.v1.Error
 }
 var file_wire_domain_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.JobSpec.labels:type_name -> muster.v1.Label
 	4,  // 1: muster.v1.JobSpec.groups:type_name -> muster.v1.Group
 	5,  // 2: muster.v1.Group.constraints:type_name -> muster.v1.Constraint
-	6,  // 3: muster.v1.Group.retry:type_name -> muster.v1.Retry
-	7,  // 4: muster.v1.Group.checkpoint:type_name -> muster.v1.Checkpoint
-	8,  // 5: muster.v1.Group.disconnect:type_name -> muster.v1.Disconnect
-	9,  // 6: muster.v1.Group.task:type_name -> muster.v1.Task
-	2,  // 7: muster.v1.Task.env:type_name -> muster.v1.Label
-	10, // 8: muster.v1.Task.logs:type_name -> muster.v1.Logs
-	11, // 9: muster.v1.Task.resources:type_name -> muster.v1.Resources
-	12, // 10: muster.v1.Job.stop:type_name -> muster.v1.Stop
-	14, // 11: muster.v1.Job.attempts:type_name -> muster.v1.Attempt
-	0,  // 12: muster.v1.Attempt.culprit:type_name -> muster.v1.AllocID
-	0,  // 13: muster.v1.Allocation.id:type_name -> muster.v1.AllocID
-	12, // 14: muster.v1.Allocation.stop:type_name -> muster.v1.Stop
-	0,  // 15: muster.v1.AllocReport.id:type_name -> muster.v1.AllocID
-	17, // 16: muster.v1.Node.drain:type_name -> muster.v1.Drain
-	2,  // 17: muster.v1.Node.labels:type_name -> muster.v1.Label
-	18, // 18: muster.v1.Node.gpus:type_name -> muster.v1.GPU
-	5,  // 19: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
-	11, // 20: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
-	20, // 21: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 3: muster.v1.Group.retry:type_name -> muster.v1.Retry
+	9,  // 4: muster.v1.Group.checkpoint:type_name -> muster.v1.Checkpoint
+	10, // 5: muster.v1.Group.disconnect:type_name -> muster.v1.Disconnect
+	11, // 6: muster.v1.Group.task:type_name -> muster.v1.Task
+	6,  // 7: muster.v1.Group.affinities:type_name -> muster.v1.Affinity
+	7,  // 8: muster.v1.Group.spreads:type_name -> muster.v1.Spread
+	2,  // 9: muster.v1.Task.env:type_name -> muster.v1.Label
+	12, // 10: muster.v1.Task.logs:type_name -> muster.v1.Logs
+	13, // 11: muster.v1.Task.resources:type_name -> muster.v1.Resources
+	14, // 12: muster.v1.Job.stop:type_name -> muster.v1.Stop
+	16, // 13: muster.v1.Job.attempts:type_name -> muster.v1.Attempt
+	0,  // 14: muster.v1.Attempt.culprit:type_name -> muster.v1.AllocID
+	0,  // 15: muster.v1.Allocation.id:type_name -> muster.v1.AllocID
+	14, // 16: muster.v1.Allocation.stop:type_name -> muster.v1.Stop
+	0,  // 17: muster.v1.AllocReport.id:type_name -> muster.v1.AllocID
+	19, // 18: muster.v1.Node.drain:type_name -> muster.v1.Drain
+	2,  // 19: muster.v1.Node.labels:type_name -> muster.v1.Label
+	20, // 20: muster.v1.Node.gpus:type_name -> muster.v1.GPU
+	5,  // 21: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
+	13, // 22: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
+	22, // 23: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
+	25, // 24: muster.v1.Queue.spec:type_name -> muster.v1.QueueSpec
+	26, // 25: muster.v1.QueueSpec.quota:type_name -> muster.v1.Quota
+	27, // 26: muster.v1.QueueSpec.defaults:type_name -> muster.v1.QueueDefaults
+	28, // 27: muster.v1.QueueSpec.caps:type_name -> muster.v1.QueueCaps
+	5,  // 28: muster.v1.QueueSpec.constraints:type_name -> muster.v1.Constraint
+	29, // 29: muster.v1.QueueSpec.budget:type_name -> muster.v1.Budget
+	30, // 30: muster.v1.QueueSpec.idle:type_name -> muster.v1.IdleRule
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_wire_domain_proto_init() }
@@ -2551,7 +3449,7 @@ func file_wire_domain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_domain_proto_rawDesc), len(file_wire_domain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -435,6 +435,66 @@ func (x *FenceNode) GetNode() string {
 	return ""
 }
 
+type ApplyQueues struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Queues        []*QueueSpec           `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	Policy        *Policy                `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyQueues) Reset() {
+	*x = ApplyQueues{}
+	mi := &file_wire_log_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyQueues) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyQueues) ProtoMessage() {}
+
+func (x *ApplyQueues) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyQueues.ProtoReflect.Descriptor instead.
+func (*ApplyQueues) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ApplyQueues) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *ApplyQueues) GetQueues() []*QueueSpec {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ApplyQueues) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 type RegisterNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -447,7 +507,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_wire_log_proto_msgTypes[7]
+	mi := &file_wire_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +519,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[7]
+	mi := &file_wire_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +532,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{7}
+	return file_wire_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -513,7 +573,7 @@ type ReportAllocs struct {
 
 func (x *ReportAllocs) Reset() {
 	*x = ReportAllocs{}
-	mi := &file_wire_log_proto_msgTypes[8]
+	mi := &file_wire_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +585,7 @@ func (x *ReportAllocs) String() string {
 func (*ReportAllocs) ProtoMessage() {}
 
 func (x *ReportAllocs) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[8]
+	mi := &file_wire_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +598,7 @@ func (x *ReportAllocs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAllocs.ProtoReflect.Descriptor instead.
 func (*ReportAllocs) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{8}
+	return file_wire_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReportAllocs) GetNode() uint32 {
@@ -564,7 +624,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_wire_log_proto_msgTypes[9]
+	mi := &file_wire_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +636,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[9]
+	mi := &file_wire_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +649,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{9}
+	return file_wire_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InitCluster) GetClusterId() string {
@@ -609,7 +669,7 @@ type CommitPlan struct {
 
 func (x *CommitPlan) Reset() {
 	*x = CommitPlan{}
-	mi := &file_wire_log_proto_msgTypes[10]
+	mi := &file_wire_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +681,7 @@ func (x *CommitPlan) String() string {
 func (*CommitPlan) ProtoMessage() {}
 
 func (x *CommitPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[10]
+	mi := &file_wire_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +694,7 @@ func (x *CommitPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitPlan.ProtoReflect.Descriptor instead.
 func (*CommitPlan) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{10}
+	return file_wire_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CommitPlan) GetTerm() uint64 {
@@ -662,7 +722,7 @@ type GangPlacement struct {
 
 func (x *GangPlacement) Reset() {
 	*x = GangPlacement{}
-	mi := &file_wire_log_proto_msgTypes[11]
+	mi := &file_wire_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +734,7 @@ func (x *GangPlacement) String() string {
 func (*GangPlacement) ProtoMessage() {}
 
 func (x *GangPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[11]
+	mi := &file_wire_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +747,7 @@ func (x *GangPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GangPlacement.ProtoReflect.Descriptor instead.
 func (*GangPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{11}
+	return file_wire_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GangPlacement) GetJob() uint64 {
@@ -725,7 +785,7 @@ type RankPlacement struct {
 
 func (x *RankPlacement) Reset() {
 	*x = RankPlacement{}
-	mi := &file_wire_log_proto_msgTypes[12]
+	mi := &file_wire_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +797,7 @@ func (x *RankPlacement) String() string {
 func (*RankPlacement) ProtoMessage() {}
 
 func (x *RankPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[12]
+	mi := &file_wire_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +810,7 @@ func (x *RankPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPlacement.ProtoReflect.Descriptor instead.
 func (*RankPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{12}
+	return file_wire_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RankPlacement) GetGroup() int64 {
@@ -809,7 +869,7 @@ type EndLeases struct {
 
 func (x *EndLeases) Reset() {
 	*x = EndLeases{}
-	mi := &file_wire_log_proto_msgTypes[13]
+	mi := &file_wire_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +881,7 @@ func (x *EndLeases) String() string {
 func (*EndLeases) ProtoMessage() {}
 
 func (x *EndLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[13]
+	mi := &file_wire_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +894,7 @@ func (x *EndLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndLeases.ProtoReflect.Descriptor instead.
 func (*EndLeases) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{13}
+	return file_wire_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EndLeases) GetTerm() uint64 {
@@ -889,7 +949,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_wire_log_proto_msgTypes[14]
+	mi := &file_wire_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +961,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[14]
+	mi := &file_wire_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +974,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{14}
+	return file_wire_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Wake) GetTerm() uint64 {
@@ -941,7 +1001,7 @@ type DrainDue struct {
 
 func (x *DrainDue) Reset() {
 	*x = DrainDue{}
-	mi := &file_wire_log_proto_msgTypes[15]
+	mi := &file_wire_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1013,7 @@ func (x *DrainDue) String() string {
 func (*DrainDue) ProtoMessage() {}
 
 func (x *DrainDue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[15]
+	mi := &file_wire_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1026,7 @@ func (x *DrainDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainDue.ProtoReflect.Descriptor instead.
 func (*DrainDue) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{15}
+	return file_wire_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainDue) GetTerm() uint64 {
@@ -993,7 +1053,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_wire_log_proto_msgTypes[16]
+	mi := &file_wire_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1065,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[16]
+	mi := &file_wire_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1078,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{16}
+	return file_wire_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Purge) GetTerm() uint64 {
@@ -1053,6 +1113,7 @@ type Command struct {
 	//	*Command_Wake
 	//	*Command_DrainDue
 	//	*Command_Purge
+	//	*Command_ApplyQueues
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1060,7 +1121,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_wire_log_proto_msgTypes[17]
+	mi := &file_wire_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1133,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[17]
+	mi := &file_wire_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1146,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{17}
+	return file_wire_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -1221,6 +1282,15 @@ func (x *Command) GetPurge() *Purge {
 	return nil
 }
 
+func (x *Command) GetApplyQueues() *ApplyQueues {
+	if x != nil {
+		if x, ok := x.Command.(*Command_ApplyQueues); ok {
+			return x.ApplyQueues
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -1281,6 +1351,10 @@ type Command_Purge struct {
 	Purge *Purge `protobuf:"bytes,14,opt,name=purge,proto3,oneof"`
 }
 
+type Command_ApplyQueues struct {
+	ApplyQueues *ApplyQueues `protobuf:"bytes,15,opt,name=apply_queues,json=applyQueues,proto3,oneof"`
+}
+
 func (*Command_Submit) isCommand_Command() {}
 
 func (*Command_Cancel) isCommand_Command() {}
@@ -1309,6 +1383,8 @@ func (*Command_DrainDue) isCommand_Command() {}
 
 func (*Command_Purge) isCommand_Command() {}
 
+func (*Command_ApplyQueues) isCommand_Command() {}
+
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stamp         int64                  `protobuf:"varint,1,opt,name=stamp,proto3" json:"stamp,omitempty"`
@@ -1319,7 +1395,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1407,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1420,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{18}
+	return file_wire_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Entry) GetStamp() int64 {
@@ -1371,7 +1447,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1459,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1472,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{19}
+	return file_wire_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refusal) GetJob() uint64 {
@@ -1428,7 +1504,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1516,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1529,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{20}
+	return file_wire_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Result) GetErr() *Error {
@@ -1515,13 +1591,14 @@ type Cluster struct {
 	NextAlloc     uint64                 `protobuf:"varint,6,opt,name=next_alloc,json=nextAlloc,proto3" json:"next_alloc,omitempty"`
 	NextNode      uint32                 `protobuf:"varint,7,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	NextShape     uint32                 `protobuf:"varint,8,opt,name=next_shape,json=nextShape,proto3" json:"next_shape,omitempty"`
+	Policy        *Policy                `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1610,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1623,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{21}
+	return file_wire_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Cluster) GetId() string {
@@ -1605,6 +1682,13 @@ func (x *Cluster) GetNextShape() uint32 {
 	return 0
 }
 
+func (x *Cluster) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 type ShapeRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1616,7 +1700,7 @@ type ShapeRow struct {
 
 func (x *ShapeRow) Reset() {
 	*x = ShapeRow{}
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1712,7 @@ func (x *ShapeRow) String() string {
 func (*ShapeRow) ProtoMessage() {}
 
 func (x *ShapeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1725,7 @@ func (x *ShapeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeRow.ProtoReflect.Descriptor instead.
 func (*ShapeRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{22}
+	return file_wire_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShapeRow) GetId() uint32 {
@@ -1676,7 +1760,7 @@ type SpecRow struct {
 
 func (x *SpecRow) Reset() {
 	*x = SpecRow{}
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1772,7 @@ func (x *SpecRow) String() string {
 func (*SpecRow) ProtoMessage() {}
 
 func (x *SpecRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1785,7 @@ func (x *SpecRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRow.ProtoReflect.Descriptor instead.
 func (*SpecRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{23}
+	return file_wire_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SpecRow) GetId() []byte {
@@ -1737,7 +1821,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1833,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1846,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{24}
+	return file_wire_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RequestRow) GetId() string {
@@ -1812,7 +1896,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1908,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1921,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{25}
+	return file_wire_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Row) GetRow() isRow_Row {
@@ -1983,7 +2067,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2079,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2092,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{26}
+	return file_wire_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2065,7 +2149,11 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"J\n" +
 	"\tFenceNode\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"\xa7\x01\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"\x91\x01\n" +
+	"\vApplyQueues\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12,\n" +
+	"\x06queues\x18\x02 \x03(\v2\x14.muster.v1.QueueSpecR\x06queues\x12)\n" +
+	"\x06policy\x18\x03 \x01(\v2\x11.muster.v1.PolicyR\x06policy\"\xa7\x01\n" +
 	"\fRegisterNode\x12#\n" +
 	"\x04node\x18\x01 \x01(\v2\x0f.muster.v1.NodeR\x04node\x12&\n" +
 	"\x04seen\x18\x02 \x01(\v2\x12.muster.v1.VersionR\x04seen\x12.\n" +
@@ -2108,7 +2196,7 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\rR\x04node\"/\n" +
 	"\x05Purge\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\x82\x06\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\xbf\x06\n" +
 	"\aCommand\x12+\n" +
 	"\x06submit\x18\x01 \x01(\v2\x11.muster.v1.SubmitH\x00R\x06submit\x12+\n" +
 	"\x06cancel\x18\x02 \x01(\v2\x11.muster.v1.CancelH\x00R\x06cancel\x12.\n" +
@@ -2128,7 +2216,8 @@ const file_wire_log_proto_rawDesc = "" +
 	"end_leases\x18\v \x01(\v2\x14.muster.v1.EndLeasesH\x00R\tendLeases\x12%\n" +
 	"\x04wake\x18\f \x01(\v2\x0f.muster.v1.WakeH\x00R\x04wake\x122\n" +
 	"\tdrain_due\x18\r \x01(\v2\x13.muster.v1.DrainDueH\x00R\bdrainDue\x12(\n" +
-	"\x05purge\x18\x0e \x01(\v2\x10.muster.v1.PurgeH\x00R\x05purgeB\t\n" +
+	"\x05purge\x18\x0e \x01(\v2\x10.muster.v1.PurgeH\x00R\x05purge\x12;\n" +
+	"\fapply_queues\x18\x0f \x01(\v2\x16.muster.v1.ApplyQueuesH\x00R\vapplyQueuesB\t\n" +
 	"\acommand\"M\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05stamp\x18\x01 \x01(\x03R\x05stamp\x12.\n" +
@@ -2143,7 +2232,7 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x04node\x18\x04 \x01(\rR\x04node\x12&\n" +
 	"\x04kill\x18\x05 \x03(\v2\x12.muster.v1.AllocIDR\x04kill\x12,\n" +
 	"\arefused\x18\x06 \x03(\v2\x12.muster.v1.RefusalR\arefused\x12\x16\n" +
-	"\x06replay\x18\a \x01(\bR\x06replay\"\xcf\x01\n" +
+	"\x06replay\x18\a \x01(\bR\x06replay\"\xfa\x01\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x14\n" +
@@ -2154,7 +2243,8 @@ const file_wire_log_proto_rawDesc = "" +
 	"next_alloc\x18\x06 \x01(\x04R\tnextAlloc\x12\x1b\n" +
 	"\tnext_node\x18\a \x01(\rR\bnextNode\x12\x1d\n" +
 	"\n" +
-	"next_shape\x18\b \x01(\rR\tnextShape\"V\n" +
+	"next_shape\x18\b \x01(\rR\tnextShape\x12)\n" +
+	"\x06policy\x18\t \x01(\v2\x11.muster.v1.PolicyR\x06policy\"V\n" +
 	"\bShapeRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12&\n" +
 	"\x05shape\x18\x02 \x01(\v2\x10.muster.v1.ShapeR\x05shape\x12\x12\n" +
@@ -2198,7 +2288,7 @@ func file_wire_log_proto_rawDescGZIP() []byte {
 	return file_wire_log_proto_rawDescData
 }
 
-var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_wire_log_proto_goTypes = []any{
 	(*Header)(nil),         // 0: muster.v1.Header
 	(*Submit)(nil),         // 1: muster.v1.Submit
@@ -2207,86 +2297,94 @@ var file_wire_log_proto_goTypes = []any{
 	(*DrainNodes)(nil),     // 4: muster.v1.DrainNodes
 	(*UndrainNodes)(nil),   // 5: muster.v1.UndrainNodes
 	(*FenceNode)(nil),      // 6: muster.v1.FenceNode
-	(*RegisterNode)(nil),   // 7: muster.v1.RegisterNode
-	(*ReportAllocs)(nil),   // 8: muster.v1.ReportAllocs
-	(*InitCluster)(nil),    // 9: muster.v1.InitCluster
-	(*CommitPlan)(nil),     // 10: muster.v1.CommitPlan
-	(*GangPlacement)(nil),  // 11: muster.v1.GangPlacement
-	(*RankPlacement)(nil),  // 12: muster.v1.RankPlacement
-	(*EndLeases)(nil),      // 13: muster.v1.EndLeases
-	(*Wake)(nil),           // 14: muster.v1.Wake
-	(*DrainDue)(nil),       // 15: muster.v1.DrainDue
-	(*Purge)(nil),          // 16: muster.v1.Purge
-	(*Command)(nil),        // 17: muster.v1.Command
-	(*Entry)(nil),          // 18: muster.v1.Entry
-	(*Refusal)(nil),        // 19: muster.v1.Refusal
-	(*Result)(nil),         // 20: muster.v1.Result
-	(*Cluster)(nil),        // 21: muster.v1.Cluster
-	(*ShapeRow)(nil),       // 22: muster.v1.ShapeRow
-	(*SpecRow)(nil),        // 23: muster.v1.SpecRow
-	(*RequestRow)(nil),     // 24: muster.v1.RequestRow
-	(*Row)(nil),            // 25: muster.v1.Row
-	(*SnapshotHeader)(nil), // 26: muster.v1.SnapshotHeader
-	(*JobSpec)(nil),        // 27: muster.v1.JobSpec
-	(*Node)(nil),           // 28: muster.v1.Node
-	(*Version)(nil),        // 29: muster.v1.Version
-	(*AllocReport)(nil),    // 30: muster.v1.AllocReport
-	(*AllocID)(nil),        // 31: muster.v1.AllocID
-	(*Error)(nil),          // 32: muster.v1.Error
-	(*Shape)(nil),          // 33: muster.v1.Shape
-	(*Queue)(nil),          // 34: muster.v1.Queue
-	(*Job)(nil),            // 35: muster.v1.Job
-	(*Allocation)(nil),     // 36: muster.v1.Allocation
+	(*ApplyQueues)(nil),    // 7: muster.v1.ApplyQueues
+	(*RegisterNode)(nil),   // 8: muster.v1.RegisterNode
+	(*ReportAllocs)(nil),   // 9: muster.v1.ReportAllocs
+	(*InitCluster)(nil),    // 10: muster.v1.InitCluster
+	(*CommitPlan)(nil),     // 11: muster.v1.CommitPlan
+	(*GangPlacement)(nil),  // 12: muster.v1.GangPlacement
+	(*RankPlacement)(nil),  // 13: muster.v1.RankPlacement
+	(*EndLeases)(nil),      // 14: muster.v1.EndLeases
+	(*Wake)(nil),           // 15: muster.v1.Wake
+	(*DrainDue)(nil),       // 16: muster.v1.DrainDue
+	(*Purge)(nil),          // 17: muster.v1.Purge
+	(*Command)(nil),        // 18: muster.v1.Command
+	(*Entry)(nil),          // 19: muster.v1.Entry
+	(*Refusal)(nil),        // 20: muster.v1.Refusal
+	(*Result)(nil),         // 21: muster.v1.Result
+	(*Cluster)(nil),        // 22: muster.v1.Cluster
+	(*ShapeRow)(nil),       // 23: muster.v1.ShapeRow
+	(*SpecRow)(nil),        // 24: muster.v1.SpecRow
+	(*RequestRow)(nil),     // 25: muster.v1.RequestRow
+	(*Row)(nil),            // 26: muster.v1.Row
+	(*SnapshotHeader)(nil), // 27: muster.v1.SnapshotHeader
+	(*JobSpec)(nil),        // 28: muster.v1.JobSpec
+	(*QueueSpec)(nil),      // 29: muster.v1.QueueSpec
+	(*Policy)(nil),         // 30: muster.v1.Policy
+	(*Node)(nil),           // 31: muster.v1.Node
+	(*Version)(nil),        // 32: muster.v1.Version
+	(*AllocReport)(nil),    // 33: muster.v1.AllocReport
+	(*AllocID)(nil),        // 34: muster.v1.AllocID
+	(*Error)(nil),          // 35: muster.v1.Error
+	(*Shape)(nil),          // 36: muster.v1.Shape
+	(*Queue)(nil),          // 37: muster.v1.Queue
+	(*Job)(nil),            // 38: muster.v1.Job
+	(*Allocation)(nil),     // 39: muster.v1.Allocation
 }
 var file_wire_log_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Submit.header:type_name -> muster.v1.Header
-	27, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
+	28, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
 	0,  // 2: muster.v1.Cancel.header:type_name -> muster.v1.Header
 	0,  // 3: muster.v1.Release.header:type_name -> muster.v1.Header
 	0,  // 4: muster.v1.DrainNodes.header:type_name -> muster.v1.Header
 	0,  // 5: muster.v1.UndrainNodes.header:type_name -> muster.v1.Header
 	0,  // 6: muster.v1.FenceNode.header:type_name -> muster.v1.Header
-	28, // 7: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
-	29, // 8: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
-	30, // 9: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
-	30, // 10: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
-	11, // 11: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
-	12, // 12: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
-	31, // 13: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
-	1,  // 14: muster.v1.Command.submit:type_name -> muster.v1.Submit
-	2,  // 15: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
-	3,  // 16: muster.v1.Command.release:type_name -> muster.v1.Release
-	4,  // 17: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
-	5,  // 18: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
-	6,  // 19: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
-	7,  // 20: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
-	8,  // 21: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
-	9,  // 22: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
-	10, // 23: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
-	13, // 24: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
-	14, // 25: muster.v1.Command.wake:type_name -> muster.v1.Wake
-	15, // 26: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
-	16, // 27: muster.v1.Command.purge:type_name -> muster.v1.Purge
-	17, // 28: muster.v1.Entry.commands:type_name -> muster.v1.Command
-	32, // 29: muster.v1.Result.err:type_name -> muster.v1.Error
-	31, // 30: muster.v1.Result.kill:type_name -> muster.v1.AllocID
-	19, // 31: muster.v1.Result.refused:type_name -> muster.v1.Refusal
-	33, // 32: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
-	27, // 33: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
-	20, // 34: muster.v1.RequestRow.result:type_name -> muster.v1.Result
-	21, // 35: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
-	23, // 36: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
-	22, // 37: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
-	34, // 38: muster.v1.Row.queue:type_name -> muster.v1.Queue
-	28, // 39: muster.v1.Row.node:type_name -> muster.v1.Node
-	35, // 40: muster.v1.Row.job:type_name -> muster.v1.Job
-	36, // 41: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
-	24, // 42: muster.v1.Row.request:type_name -> muster.v1.RequestRow
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	0,  // 7: muster.v1.ApplyQueues.header:type_name -> muster.v1.Header
+	29, // 8: muster.v1.ApplyQueues.queues:type_name -> muster.v1.QueueSpec
+	30, // 9: muster.v1.ApplyQueues.policy:type_name -> muster.v1.Policy
+	31, // 10: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
+	32, // 11: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
+	33, // 12: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
+	33, // 13: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
+	12, // 14: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
+	13, // 15: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
+	34, // 16: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
+	1,  // 17: muster.v1.Command.submit:type_name -> muster.v1.Submit
+	2,  // 18: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
+	3,  // 19: muster.v1.Command.release:type_name -> muster.v1.Release
+	4,  // 20: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
+	5,  // 21: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
+	6,  // 22: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
+	8,  // 23: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
+	9,  // 24: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
+	10, // 25: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
+	11, // 26: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
+	14, // 27: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
+	15, // 28: muster.v1.Command.wake:type_name -> muster.v1.Wake
+	16, // 29: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
+	17, // 30: muster.v1.Command.purge:type_name -> muster.v1.Purge
+	7,  // 31: muster.v1.Command.apply_queues:type_name -> muster.v1.ApplyQueues
+	18, // 32: muster.v1.Entry.commands:type_name -> muster.v1.Command
+	35, // 33: muster.v1.Result.err:type_name -> muster.v1.Error
+	34, // 34: muster.v1.Result.kill:type_name -> muster.v1.AllocID
+	20, // 35: muster.v1.Result.refused:type_name -> muster.v1.Refusal
+	30, // 36: muster.v1.Cluster.policy:type_name -> muster.v1.Policy
+	36, // 37: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
+	28, // 38: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
+	21, // 39: muster.v1.RequestRow.result:type_name -> muster.v1.Result
+	22, // 40: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
+	24, // 41: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
+	23, // 42: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
+	37, // 43: muster.v1.Row.queue:type_name -> muster.v1.Queue
+	31, // 44: muster.v1.Row.node:type_name -> muster.v1.Node
+	38, // 45: muster.v1.Row.job:type_name -> muster.v1.Job
+	39, // 46: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
+	25, // 47: muster.v1.Row.request:type_name -> muster.v1.RequestRow
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_wire_log_proto_init() }
@@ -2295,7 +2393,7 @@ func file_wire_log_proto_init() {
 		return
 	}
 	file_wire_domain_proto_init()
-	file_wire_log_proto_msgTypes[17].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[18].OneofWrappers = []any{
 		(*Command_Submit)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Release)(nil),
@@ -2310,8 +2408,9 @@ func file_wire_log_proto_init() {
 		(*Command_Wake)(nil),
 		(*Command_DrainDue)(nil),
 		(*Command_Purge)(nil),
+		(*Command_ApplyQueues)(nil),
 	}
-	file_wire_log_proto_msgTypes[25].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[26].OneofWrappers = []any{
 		(*Row_Cluster)(nil),
 		(*Row_Spec)(nil),
 		(*Row_Shape)(nil),
@@ -2327,7 +2426,7 @@ func file_wire_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_log_proto_rawDesc), len(file_wire_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

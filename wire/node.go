@@ -123,20 +123,3 @@ func (d *decoder) drain(x *Drain) muster.Drain {
 		Deadline: d.time("Drain.deadline", x.Deadline),
 	}
 }
-
-func queueOf(q *muster.Queue) *Queue {
-	return &Queue{Name: q.Name, Pending: int64(q.Pending), Running: int64(q.Running), Gpus: int64(q.GPUs)}
-}
-
-func (d *decoder) queue(x *Queue) *muster.Queue {
-	if !d.present("Queue", x == nil) {
-		return nil
-	}
-	d.known("Queue", x.unknownFields)
-	return &muster.Queue{
-		Name:    x.Name,
-		Pending: d.count("Queue.pending", x.Pending),
-		Running: d.count("Queue.running", x.Running),
-		GPUs:    d.count("Queue.gpus", x.Gpus),
-	}
-}

@@ -61,6 +61,7 @@ func RowOf(row state.Row) *Row {
 			NextAlloc: r.NextAlloc,
 			NextNode:  uint32(r.NextNode),
 			NextShape: uint32(r.NextShape),
+			Policy:    policyRowOf(r.Policy),
 		}}}
 	case *state.SpecRow:
 		return &Row{Row: &Row_Spec{&SpecRow{Id: r.ID[:], Spec: JobSpecOf(r.Spec), Jobs: int64(r.Jobs)}}}
@@ -109,6 +110,7 @@ func (d *decoder) row(x *Row) state.Row {
 				NextAlloc: x.NextAlloc,
 				NextNode:  muster.NodeID(x.NextNode),
 				NextShape: muster.ShapeID(x.NextShape),
+				Policy:    d.policyRow(x.Policy),
 			}
 		})
 	case *Row_Spec:

@@ -73,6 +73,13 @@ type FenceNode struct {
 	Node string
 }
 
+// ApplyQueues replaces the queue tree and the policy. A queue that is missing is removed, refused while a job in it has not ended.
+type ApplyQueues struct {
+	Header
+	Queues []muster.QueueSpec // sorted by name; the default queue stays without being named
+	Policy muster.Policy
+}
+
 // RegisterNode is a worker's first word in a session: what the machine is, and the complete list of what it runs or has not
 // had acknowledged. The state decides on each line: keep or kill (Result.Kill). What the state has placed there up to Seen
 // and the list does not name has ended (class node); what was placed after Seen the worker has not heard of yet: it stays.

@@ -123,6 +123,7 @@ func TestEveryFieldOfARequestIsInItsContentHash(t *testing.T) {
 	checkEveryField(t, "Release", func(c *Release) string { return content(c) }, "Release.Header.RequestID")
 	checkEveryField(t, "DrainNodes", func(c *DrainNodes) string { return content(c) }, "DrainNodes.Header.RequestID")
 	checkEveryField(t, "UndrainNodes", func(c *UndrainNodes) string { return content(c) }, "UndrainNodes.Header.RequestID")
+	checkEveryField(t, "ApplyQueues", func(c *ApplyQueues) string { return content(c) }, "ApplyQueues.Header.RequestID")
 	checkEveryField(t, "FenceNode", func(c *FenceNode) string { return content(c) }, "FenceNode.Header.RequestID")
 }
 

@@ -107,6 +107,15 @@ func (c *FenceNode) content(_ *State, e *encoder) {
 	e.str(c.Node)
 }
 
+func (c *ApplyQueues) content(_ *State, e *encoder) {
+	e.str("queues")
+	e.uint(uint64(len(c.Queues)))
+	for i := range c.Queues {
+		writeQueueSpec(e, &c.Queues[i])
+	}
+	writePolicy(e, &c.Policy)
+}
+
 func (e *encoder) jobs(list []muster.JobID) {
 	e.uint(uint64(len(list)))
 	for _, id := range list {

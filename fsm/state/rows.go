@@ -14,6 +14,9 @@ func (e *encoder) clusterHash(c *Cluster) uint64 {
 	e.uint(c.NextAlloc)
 	e.uint(uint64(c.NextNode))
 	e.uint(uint64(c.NextShape))
+	if c.Policy != nil {
+		writePolicy(e, c.Policy)
+	}
 	return hash64(e.b)
 }
 
@@ -138,6 +141,53 @@ func writeQueue(e *encoder, q *muster.Queue) {
 	e.int(int64(q.Pending))
 	e.int(int64(q.Running))
 	e.int(int64(q.GPUs))
+	if q.Spec != nil {
+		writeQueueSpec(e, q.Spec)
+	}
+}
+
+func writeQueueSpec(e *encoder, q *muster.QueueSpec) {
+	e.str(q.Name)
+	e.int(int64(q.Weight))
+	e.strs(q.Allow)
+	e.uint(uint64(len(q.Quota)))
+	for i := range q.Quota {
+		e.str(q.Quota[i].Model)
+		e.int(int64(q.Quota[i].GPUs))
+	}
+	e.int(int64(q.MaxGPUs))
+	e.int(int64(q.UserGPUs))
+	e.int(int64(q.MaxRunning))
+	e.int(int64(q.MaxPending))
+	e.int(int64(q.Defaults.TimeLimit))
+	e.flag(q.Defaults.HasPriority)
+	e.int(int64(q.Defaults.Priority))
+	e.int(int64(q.Caps.TimeLimit))
+	e.flag(q.Caps.HasPriority)
+	e.int(int64(q.Caps.Priority))
+	e.int(int64(q.Caps.StopAfter))
+	e.int(int64(q.MinRuntime))
+	e.int(int64(q.Charge))
+	writeConstraints(e, q.Constraints)
+	e.str(q.Budget.Period)
+	e.int(q.Budget.GPUHours)
+	e.int(int64(q.Idle.After))
+	e.int(int64(q.Idle.Below))
+	e.flag(q.Idle.Cancel)
+}
+
+func writePolicy(e *encoder, p *muster.Policy) {
+	e.flag(p.FairShare)
+	e.str(string(p.Order))
+	e.int(int64(p.Reservations))
+	e.int(int64(p.MaxPreemptions))
+	e.str(string(p.Backfill))
+	e.str(string(p.Preemption))
+	e.int(int64(p.HalfLife))
+	e.str(string(p.Objective))
+	e.int(int64(p.Round))
+	e.int(int64(p.WideGPUs))
+	e.int(int64(p.WideAfter))
 }
 
 // writeSpecRow leaves the spec out: its id is a hash of it, which CheckInvariants compares.

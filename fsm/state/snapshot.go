@@ -166,6 +166,14 @@ func (s *Snapshot) Nodes() iter.Seq[*muster.Node] { return s.t.nodes.all() }
 // Queue gives the queue of a name.
 func (s *Snapshot) Queue(name string) (*muster.Queue, bool) { return found(s.t.queues.get(name)) }
 
+// Policy is how the cluster schedules.
+func (s *Snapshot) Policy() muster.Policy {
+	if p := s.t.cluster.Policy; p != nil {
+		return *p
+	}
+	return muster.DefaultPolicy()
+}
+
 // Queues yields the queues by name.
 func (s *Snapshot) Queues() iter.Seq[*muster.Queue] { return s.t.queues.all() }
 

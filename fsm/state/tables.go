@@ -17,6 +17,7 @@ type Cluster struct {
 	NextAlloc uint64
 	NextNode  muster.NodeID
 	NextShape muster.ShapeID
+	Policy    *muster.Policy // how the cluster schedules; nil: muster.DefaultPolicy
 }
 
 // ShapeRow is an interned shape with the number of live (not ended) jobs that have it.
