@@ -27,23 +27,26 @@ type rule struct {
 
 // The import law. A folder that no rule names, its parents included, may not exist.
 var law = map[string]rule{
-	".":         {nil, nil, "the domain is values; whoever holds them decides about the world"},
-	"fsm/state": {[]string{"."}, []string{"github.com/google/btree"}, "replicas must agree: nothing of the world may reach Apply"},
-	"scheduler": {[]string{".", "fsm/state"}, nil, "a decision is a function of a snapshot"},
-	"wire":      {[]string{".", "fsm/state"}, []string{"google.golang.org/grpc", "google.golang.org/protobuf"}, "the border knows both sides and nothing behind them"},
-	"fsm":       {[]string{".", "fsm/state", "wire"}, []string{"github.com/hashicorp/raft", "google.golang.org/protobuf"}, "the adapter is thin"},
-	"cluster": {[]string{".", "fsm", "fsm/state", "scheduler", "wire"}, []string{"github.com/hashicorp/", "go.etcd.io/bbolt",
-		"github.com/google/renameio", "golang.org/x/", "google.golang.org/protobuf"}, "a server's life needs no RPC: it is handed what it calls"},
+	".":            {nil, nil, "the domain is values; whoever holds them decides about the world"},
+	"fsm/state":    {[]string{"."}, []string{"github.com/google/btree"}, "replicas must agree: nothing of the world may reach Apply"},
+	"scheduler":    {[]string{".", "fsm/state"}, nil, "a decision is a function of a snapshot"},
+	"wire":         {[]string{".", "fsm/state"}, []string{"google.golang.org/grpc", "google.golang.org/protobuf"}, "the border knows both sides and nothing behind them"},
+	"fsm":          {[]string{".", "fsm/state", "wire"}, []string{"github.com/hashicorp/raft", "google.golang.org/protobuf"}, "the adapter is thin"},
+	"cluster/duty": {[]string{".", "fsm/state", "wire"}, nil, "a leader's decision is a function of what it was told"},
+	"cluster": {[]string{".", "cluster/duty", "fsm", "fsm/state", "scheduler", "wire"}, []string{"github.com/hashicorp/", "go.etcd.io/bbolt",
+		"github.com/google/renameio", "github.com/prometheus/", "golang.org/x/", "google.golang.org/protobuf"}, "a server's life needs no RPC: it is handed what it calls"},
 	"worker": {[]string{".", "wire", "worker/exec", "worker/gpu"}, []string{"google.golang.org/", "github.com/hashicorp/go-hclog",
-		"github.com/google/renameio", "golang.org/x/"}, "a worker knows what it was told, not the state"},
+		"github.com/google/renameio", "github.com/prometheus/", "golang.org/x/"}, "a worker knows what it was told, not the state"},
 	"worker/exec": {[]string{".", "wire"}, []string{"github.com/hashicorp/go-hclog", "github.com/google/renameio", "golang.org/x/",
 		"google.golang.org/protobuf"}, "a supervisor outlives everything else: it must need little"},
 	"worker/gpu":       {[]string{".", "wire"}, []string{"github.com/NVIDIA/go-nvml", "golang.org/x/"}, "NVML lives here and nowhere else"},
-	"rpc":              {[]string{".", "wire"}, []string{"google.golang.org/", "github.com/hashicorp/go-hclog", "golang.org/x/"}, "transport transports"},
+	"rpc":              {[]string{".", "wire"}, []string{"google.golang.org/", "github.com/hashicorp/go-hclog", "github.com/prometheus/", "golang.org/x/"}, "transport transports"},
 	"config":           {[]string{".", "wire", "config/schema"}, hclLibraries, "a file is read without a cluster"},
 	"config/schema":    {[]string{"."}, hclLibraries, "a file is read without a cluster"},
 	"config/jobfile":   {[]string{".", "wire", "config/schema"}, hclLibraries, "a file is read without a cluster"},
 	"config/queuefile": {[]string{".", "wire", "config/schema"}, hclLibraries, "a file is read without a cluster"},
+
+	"scheduler/sim": {[]string{".", "fsm/state", "scheduler"}, nil, "a simulation is another shell round the same state and scheduler"},
 }
 
 var hclLibraries = []string{"github.com/hashicorp/", "github.com/zclconf/go-cty", "github.com/google/renameio", "golang.org/x/", "github.com/agext/levenshtein"}

@@ -14,7 +14,7 @@ var helpGroups = []struct {
 	verbs []string
 }{
 	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "release", "validate"}},
-	{"Cluster", []string{"gpus", "node", "server"}},
+	{"Cluster", []string{"gpus", "node", "server", "simulate"}},
 	{"This machine", []string{"dev", "agent", "version", "help"}},
 }
 

@@ -88,7 +88,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.logsCommand(), a.cancelCommand(), a.releaseCommand(),
 		a.waitCommand(), a.validateCommand(), a.gpusCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
-		a.devCommand(), a.superviseCommand(), a.versionCommand(),
+		a.devCommand(), a.simulateCommand(), a.superviseCommand(), a.versionCommand(),
 	)
 	for _, name := range laterVerbs {
 		root.AddCommand(laterCommand(name))
@@ -98,7 +98,7 @@ func (a *app) command() *cobra.Command {
 
 // laterVerbs are of the contract, and not built yet: refused, never taken for a typing mistake.
 var laterVerbs = strings.Fields(`plan fmt exec cp forward rerun requeue hold scale update rollback move priority top usage
-	events simulate import queue token access snapshot config debug init join doctor whoami completion`)
+	events import queue token access snapshot config debug init join doctor whoami completion`)
 
 func laterCommand(name string) *cobra.Command {
 	return &cobra.Command{
