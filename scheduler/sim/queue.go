@@ -15,11 +15,13 @@ import (
 // Queue is what a replay of jobs over time is given.
 type Queue struct {
 	Nodes    []Node
-	Jobs     []Job // in order of submission
-	NoLimits bool  // the scheduler is not told the jobs' time limits
-	Within   string
-	Prefer   string        // a label whose smallest domain a gang would like
-	Overhead time.Duration // at the start of each run but a job's first, without progress
+	Jobs     []Job              // in order of submission
+	NoLimits bool               // the scheduler is not told the jobs' time limits
+	Policy   *muster.Policy     // nil: the default one
+	Queues   []muster.QueueSpec // sorted by name; none: each user is one
+	Within   string             // a label of which a gang uses one value only
+	Prefer   string             // a label whose smallest domain a gang would like
+	Overhead time.Duration      // at the start of each run but a job's first, without progress
 	Seed     uint64
 	Progress func(ended, of int) // may be nil; called now and then
 }
@@ -38,6 +40,7 @@ const maxPasses = 10_000
 type replay struct {
 	*Cluster
 	cfg      *Queue
+	queues   queueTree
 	runs     []run // by position in cfg.Jobs
 	position map[muster.JobID]int
 	ends     endHeap
@@ -67,7 +70,11 @@ func RunQueue(ctx context.Context, cfg *Queue) (*QueueResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{Cluster: c, cfg: cfg, runs: make([]run, len(cfg.Jobs)), position: map[muster.JobID]int{}}
+	queues := newQueueTree(cfg.Queues, cfg.Jobs)
+	if err := c.applyQueues(queues, cfg.Policy); err != nil {
+		return nil, err
+	}
+	r := &replay{Cluster: c, cfg: cfg, queues: queues, runs: make([]run, len(cfg.Jobs)), position: map[muster.JobID]int{}}
 	for i := range cfg.Nodes {
 		r.perNode = max(r.perNode, cfg.Nodes[i].GPUs)
 		r.idle.total += cfg.Nodes[i].GPUs
@@ -209,7 +216,7 @@ func (r *replay) finish(at int) {
 // spec is what the cluster is told of a job: a gang on as few nodes as its GPUs need.
 func (r *replay) spec(j *Job) *muster.JobSpec {
 	s := muster.DefaultJobSpec()
-	s.Name = "job"
+	s.Name, s.Queue = "job", r.queues.named[j.User]
 	if !r.cfg.NoLimits {
 		s.TimeLimit = j.Limit
 	}
