@@ -252,6 +252,8 @@ type network struct {
 	cut  atomic.Bool  // nothing goes out
 	deaf atomic.Value // raft.ServerID: it gets no entries and no heartbeats
 
+	campaigns atomic.Int64 // how often a peer was asked whether it would vote for this server
+
 	mu      sync.Mutex
 	holding bool
 	held    map[raft.ServerID]int // answers that wait at the gate
@@ -321,6 +323,7 @@ func (n *network) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raf
 }
 
 func (n *network) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	n.campaigns.Add(1)
 	if n.cut.Load() {
 		return errCut
 	}

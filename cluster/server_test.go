@@ -222,59 +222,6 @@ func TestReadsAreLinearizableWhileLeadersChange(t *testing.T) {
 	}
 }
 
-func TestAnswersHeldBackFromBeforeTheCallNeverCount(t *testing.T) {
-	slow := Timing{5 * time.Second, 5 * time.Second, 5 * time.Second} // so that held answers depose nobody
-	c := startCluster(t, 3, func(_ int, c *Config) { c.Timing = slow })
-	leader := c.leader()
-	l := leader.leadership.Load()
-	leader.network.hold()
-	c.eventually("answers of both followers at the gate", func() bool { return leader.network.holds(2) })
-
-	release := leader.network.turn()
-	since := leader.config.Clock.withDefaults().Boot()
-	contact := make(chan error, 1)
-	go func() { contact <- l.inContact(c.context(), since) }()
-	release() // what was sent before the call comes in after it
-	c.eventually("answers to what was sent after the call at the gate", func() bool { return leader.network.holds(2) })
-	if value, _ := leader.contact.value(l.term); value == 0 || value > since {
-		t.Fatalf("contact is %d, and the call came at %d: answers to what was sent before it must count as old, the others not yet", value, since)
-	}
-	select {
-	case err := <-contact:
-		t.Fatalf("the call was answered (%v) before any answer to what was sent after it", err)
-	default:
-	}
-	leader.network.open()
-	if err := <-contact; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestAHangingDiskEndsTheLeaderAndAnotherTakesOver(t *testing.T) {
-	hang := make(chan struct{})
-	disks := map[int]*hangingLogs{}
-	c := startCluster(t, 3, func(i int, c *Config) {
-		disks[i] = &hangingLogs{}
-		c.WrapLogs = func(s raft.LogStore) raft.LogStore { disks[i].LogStore = s; return disks[i] }
-	})
-	leader := c.leader()
-	for i, s := range c.servers {
-		if s == leader {
-			disks[i].hangUntil(hang)
-		}
-	}
-	began := time.Now()
-	go leader.Propose(c.context(), submission("stuck"))
-	select {
-	case err := <-leader.fatal:
-		t.Logf("ended after %v: %v", time.Since(began), err)
-	case <-time.After(patience):
-		t.Fatal("the disk hangs and the leader lives")
-	}
-	c.submit("with another leader")
-	close(hang)
-}
-
 func TestADeposedLeadersDutyIsRefused(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	l := c.leader().leadership.Load()
