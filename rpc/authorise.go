@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -14,8 +15,8 @@ type action string
 
 const (
 	actionRead      action = "read"     // jobs, nodes, servers, logs
-	actionRunJobs   action = "run jobs" // submit, cancel, release
-	actionOperate   action = "operate"  // drain, fence
+	actionRunJobs   action = "run jobs" // submit, cancel, hold, release, requeue
+	actionOperate   action = "operate"  // drain, fence, label, remove
 	actionBeServer  action = "be a server"
 	actionBeAWorker action = "be a worker"
 )
@@ -28,7 +29,14 @@ var actions = map[string]action{
 	wire.Muster_Submit_FullMethodName:       actionRunJobs,
 	wire.Muster_Cancel_FullMethodName:       actionRunJobs,
 	wire.Muster_Release_FullMethodName:      actionRunJobs,
+	wire.Muster_Hold_FullMethodName:         actionRunJobs,
+	wire.Muster_SetPriority_FullMethodName:  actionRunJobs,
+	wire.Muster_Requeue_FullMethodName:      actionRunJobs,
 	wire.Muster_ListJobs_FullMethodName:     actionRead,
+	wire.Muster_Events_FullMethodName:       actionRead,
+	wire.Muster_WhoAmI_FullMethodName:       actionRead,
+	wire.Muster_RemoveNodes_FullMethodName:  actionOperate,
+	wire.Muster_LabelNode_FullMethodName:    actionOperate,
 	wire.Muster_GetJob_FullMethodName:       actionRead,
 	wire.Muster_WatchJobs_FullMethodName:    actionRead,
 	wire.Muster_Why_FullMethodName:          actionRead,
@@ -77,12 +85,14 @@ func admit(ctx context.Context, method string) (context.Context, error) {
 	return withCaller(ctx, caller), nil
 }
 
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	ctx, err := admit(ctx, info.FullMethod)
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
+	began := time.Now()
+	defer func() { s.metrics.call(methodLabel(info.FullMethod), began, err) }()
+	ctx, err = admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, wire.StatusOf(err)
 	}
-	reply, err := handle(ctx, req)
+	reply, err = handle(ctx, req)
 	if err != nil {
 		return nil, wire.StatusOf(err)
 	}
@@ -92,7 +102,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // unknown answers calls of services that this version does not have: admit has refused them, with both versions named.
 func unknown(any, grpc.ServerStream) error { return nil }
 
-func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	method := methodLabel(info.FullMethod)
+	open := s.metrics.streams.WithLabelValues(method)
+	open.Inc()
+	defer func() { open.Dec(); s.metrics.calls.WithLabelValues(method, codeLabel(err)).Inc() }()
 	ctx, err := admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return wire.StatusOf(err)

@@ -3,7 +3,9 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,43 +18,81 @@ import (
 	"github.com/musterhpc/muster/wire"
 )
 
-// The HTTP API: the same requests as over gRPC, in the muster.v1 JSON of wire.
+// The HTTP API: the same requests as over gRPC, in the muster.v1 JSON of wire. What there is stands in one table
+// (http_routes.go), which serves, checks queries, and writes the OpenAPI file.
 
-// answer handles a request; an error becomes the error JSON with its status.
-type answer func(w http.ResponseWriter, r *http.Request) error
+// answer handles a request whose query was checked; an error becomes the error JSON with its status.
+type answer func(w http.ResponseWriter, r *request) error
 
-// methods are the answers of one path by HTTP method.
-type methods map[string]answer
+// request is an HTTP request with its query.
+type request struct {
+	*http.Request
+	values url.Values
+	stale  bool // ?consistency=stale
+}
 
-// laterPaths are of the contract, and not built yet.
-var laterPaths = []string{"/metrics", "/v1/openapi.json", "/v1/queues", "/v1/events", "/v1/jobs/{id}/logs"}
+// operation is what one method of a path does.
+type operation struct {
+	summary string
+	method  string // of gRPC, whose permission it needs; "": anybody's
+	query   []parameter
+	takes   any // the JSON form of the body; nil: none
+	gives   any // the JSON form of the answer; nil: text
+	lines   bool
+	handle  answer
+}
+
+// parameter is one that a query may have.
+type parameter struct {
+	name   string
+	doc    string
+	number bool
+	words  []string // the only values; nil: any
+	many   bool     // it may stand there more than once
+}
+
+// methods are the operations of one path by HTTP method.
+type methods map[string]operation
 
 // readyLimit is how long a ready server takes, at most, to be as new as the leader.
 const readyLimit = time.Second
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/livez", methods{"GET": s.httpLive})
-	mux.Handle("/readyz", methods{"GET": s.httpReady})
-	mux.Handle("/v1/jobs", methods{"GET": s.httpListJobs, "POST": s.httpSubmit})
-	mux.Handle("/v1/jobs/{id}", methods{"GET": s.httpGetJob})
-	mux.Handle("/v1/jobs/{id}/why", methods{"GET": s.httpWhy})
-	mux.Handle("/v1/nodes", methods{"GET": s.httpListNodes})
-	mux.Handle("/v1/gpus", methods{"GET": s.httpListGPUs})
-	mux.Handle("/v1/servers", methods{"GET": s.httpListServers})
-	for _, path := range laterPaths {
+	verbs := map[string]methods{}
+	for path, m := range s.routes() {
+		if before, verb, is := strings.Cut(path, ":"); is && before == "/v1/jobs/{id}" {
+			verbs[verb] = m
+			continue
+		}
+		mux.Handle(path, m)
+	}
+	for path := range laterPaths {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			refuse(w, muster.Errorf(muster.KindNotFound, "%s is not supported yet", r.URL.Path))
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, muster.Errorf(muster.KindNotFound, "there is no %s here", r.URL.Path))
+	mux.HandleFunc("/", nothingHere)
+	served := protect(customVerbs(mux, verbs))
+	return s.metrics.counting(served, func(r *http.Request) string {
+		if r.Pattern == "" || r.Pattern == "/" {
+			return "other"
+		}
+		return r.Pattern
 	})
+}
+
+func nothingHere(w http.ResponseWriter, r *http.Request) {
+	refuse(w, muster.Errorf(muster.KindNotFound, "there is no %s here", r.URL.Path).WithHint("What there is: /v1/openapi.json"))
+}
+
+// protect keeps pages of other sites, which act in their readers' browsers, away from next.
+func protect(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, muster.Errorf(muster.KindDenied, "a page of %s may not use this API", r.Header.Get("Origin")))
 	}))
-	return onlyOwnNames(cross.Handler(customVerbs(mux, map[string]methods{"cancel": {"POST": s.httpCancel}})))
+	return onlyOwnNames(cross.Handler(next))
 }
 
 // customVerbs handles /v1/jobs/N:VERB, which the mux's patterns can't say.
@@ -62,6 +102,7 @@ func customVerbs(next http.Handler, verbs map[string]methods) http.Handler {
 		id, verb, isVerb := strings.Cut(rest, ":")
 		if handler := verbs[verb]; ok && isVerb && handler != nil && !strings.Contains(id, "/") {
 			r.SetPathValue("id", id)
+			r.Pattern = "/v1/jobs/{id}:" + verb
 			handler.ServeHTTP(w, r)
 			return
 		}
@@ -91,21 +132,86 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	handle := m[method]
-	if handle == nil {
-		allowed := make([]string, 0, len(m))
-		for name := range m {
-			allowed = append(allowed, name)
-		}
-		slices.Sort(allowed)
+	op, known := m[method]
+	if !known {
+		allowed := slices.Sorted(maps.Keys(m))
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		refuseWith(w, http.StatusMethodNotAllowed,
 			muster.Errorf(muster.KindUsage, "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method))
 		return
 	}
-	if err := handle(w, r); err != nil {
+	if err := op.serve(w, r); err != nil {
 		refuse(w, err)
 	}
+}
+
+// serve lets a caller through who may, checks the query, and answers.
+func (op *operation) serve(w http.ResponseWriter, r *http.Request) error {
+	if op.method != "" {
+		if err := authorise(CallerFrom(r.Context()), op.method); err != nil {
+			return err
+		}
+	}
+	asked, err := op.read(r)
+	if err != nil {
+		return err
+	}
+	return op.handle(w, asked)
+}
+
+// read checks the query, whose keys must be known.
+func (op *operation) read(r *http.Request) (*request, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, muster.Errorf(muster.KindUsage, "the query can't be read: %v", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		i := slices.IndexFunc(op.query, func(p parameter) bool { return p.name == key })
+		if i < 0 {
+			var known []string
+			for _, p := range op.query {
+				known = append(known, p.name)
+			}
+			err := muster.Errorf(muster.KindUsage, "parameter %q is not known", key)
+			if len(known) == 0 {
+				return nil, err.WithHint("%s takes none", r.URL.Path)
+			}
+			return nil, err.WithHint("Known are %s", strings.Join(known, ", "))
+		}
+		if err := op.query[i].check(values[key]); err != nil {
+			return nil, err
+		}
+	}
+	return &request{Request: r, values: values, stale: values.Get("consistency") == "stale"}, nil
+}
+
+func (p *parameter) check(values []string) error {
+	if len(values) > 1 && !p.many {
+		return muster.Errorf(muster.KindUsage, "parameter %s stands there %d times", p.name, len(values)).WithHint("Say it once")
+	}
+	for _, list := range values {
+		words := []string{list}
+		if p.many {
+			words = strings.Split(list, ",")
+		}
+		for _, v := range words {
+			if p.number {
+				if n, err := strconv.ParseInt(v, 10, 32); err != nil || n < 1 {
+					return muster.Errorf(muster.KindUsage, "%s %q is not a number from 1 on", p.name, v)
+				}
+			}
+			if p.words != nil && !slices.Contains(p.words, v) {
+				return muster.Errorf(muster.KindUsage, "%s %q is not known", p.name, v).WithHint("Say one of %s", strings.Join(p.words, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// count gives a number's value, 0 when it isn't there; check has read it.
+func (r *request) count(name string) int64 {
+	n, _ := strconv.ParseInt(r.values.Get(name), 10, 32)
+	return n
 }
 
 // refuse answers with the error JSON and the status of the error's kind.
@@ -132,6 +238,11 @@ func httpStatus(kind muster.Kind) int {
 }
 
 func refuseWith(w http.ResponseWriter, status int, err error) {
+	var bad *badFile
+	if errors.As(err, &bad) {
+		write(w, status, wire.ErrorJSONOf(bad.reason, bad.diagnostics...))
+		return
+	}
 	write(w, status, wire.ErrorJSONOf(err))
 }
 
@@ -144,34 +255,7 @@ func write(w http.ResponseWriter, status int, body any) {
 	_ = e.Encode(body) // who has gone away needs no answer
 }
 
-// permit lets the caller through to what the gRPC method of that name does.
-func permit(r *http.Request, method string) error {
-	return authorise(CallerFrom(r.Context()), method)
-}
-
-// parameters reads the query, whose keys must be among known; consistency always is, for reads.
-func parameters(r *http.Request, known ...string) (values url.Values, stale bool, err error) {
-	values, err = url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, false, muster.Errorf(muster.KindUsage, "the query can't be read: %v", err)
-	}
-	for key := range values {
-		if key != "consistency" && !slices.Contains(known, key) {
-			return nil, false, muster.Errorf(muster.KindUsage, "parameter %q is not known", key).
-				WithHint("Known are %s", strings.Join(append(known, "consistency"), ", "))
-		}
-	}
-	switch c := values.Get("consistency"); c {
-	case "", "default":
-	case "stale":
-		stale = true
-	default:
-		return nil, false, muster.Errorf(muster.KindUsage, "consistency %q is not known", c).WithHint(`Say stale, or leave it out`)
-	}
-	return values, stale, nil
-}
-
-func jobParameter(r *http.Request) (*wire.JobRef, error) {
+func jobParameter(r *request) (*wire.JobRef, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil || id == 0 {
 		return nil, muster.Errorf(muster.KindUsage, "%q is not the number of a job", r.PathValue("id"))
@@ -179,14 +263,16 @@ func jobParameter(r *http.Request) (*wire.JobRef, error) {
 	return &wire.JobRef{Id: id}, nil
 }
 
-func (s *Server) httpLive(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) httpLive(w http.ResponseWriter, _ *request) error { return ok(w) }
+
+func ok(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = fmt.Fprintln(w, "ok")
 	return nil
 }
 
 // httpReady answers ok when this server can be used: a leader confirmed itself, and this server is as new as that.
-func (s *Server) httpReady(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) httpReady(w http.ResponseWriter, r *request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readyLimit)
 	defer cancel()
 	if s.closing.Err() != nil {
@@ -195,5 +281,5 @@ func (s *Server) httpReady(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.read(ctx, false); err != nil {
 		return err
 	}
-	return s.httpLive(w, r)
+	return ok(w)
 }

@@ -169,6 +169,22 @@ func rankJSONOf(r *RankInfo) RankJSON {
 	}
 }
 
+// LogLineJSON is a line that a rank has printed, or why none comes.
+type LogLineJSON struct {
+	Group   int64      `json:"group"` // its position in the job
+	Rank    int64      `json:"rank"`
+	Attempt uint32     `json:"attempt"`
+	Node    string     `json:"node"`
+	Stream  string     `json:"stream"` // stdout, stderr
+	Time    *time.Time `json:"time"`   // when it was written
+	Text    string     `json:"text"`   // without its newline
+	Note    string     `json:"note,omitempty"`
+	Lost    int64      `json:"lost_bytes,omitempty"` // before this line, that rotation has removed
+}
+
+// Moment gives RFC 3339 in UTC of Unix milliseconds, or null for never.
+func Moment(ms int64) *time.Time { return moment(ms) }
+
 // moment gives RFC 3339 in UTC, or null for never.
 func moment(ms int64) *time.Time {
 	if ms == 0 {

@@ -14,9 +14,39 @@ import (
 type SubmitJSON struct {
 	RequestID string
 	Jobs      []*muster.JobSpec // defaults filled in, and valid
+	HCL       string            // a job file, in place of Jobs
+	Variables map[string]string // its variables' values, as a command line has them
 }
 
-// ParseSubmitJSON reads the body of POST /v1/jobs, {"jobs": […], "request_id": "…"}, as strictly as a job file: a key that isn't
+// SubmitBodyJSON is the form of POST /v1/jobs: jobs, or hcl and variables.
+type SubmitBodyJSON struct {
+	Schema    string         `json:"schema,omitempty"`
+	RequestID string         `json:"request_id,omitempty"`
+	Jobs      []JobSpecJSON  `json:"jobs,omitempty"`
+	HCL       string         `json:"hcl,omitempty"`
+	Variables map[string]any `json:"variables,omitempty"`
+}
+
+// CancelBodyJSON is what POST /v1/jobs/N:cancel takes; nothing means a stop with all its graces.
+type CancelBodyJSON struct {
+	RequestID string `json:"request_id,omitempty"`
+	Now       bool   `json:"now,omitempty"` // SIGKILL at once
+}
+
+// ParseCancelJSON reads the body of POST /v1/jobs/N:cancel, which may be empty.
+func ParseCancelJSON(data []byte) (CancelBodyJSON, error) {
+	var d jsonReader
+	var out CancelBodyJSON
+	if len(data) > 0 {
+		d.object("", data, keys{
+			"request_id": func(at string, raw json.RawMessage) { out.RequestID = d.text(at, raw) },
+			"now":        func(at string, raw json.RawMessage) { out.Now = d.boolean(at, raw) },
+		})
+	}
+	return out, d.err
+}
+
+// ParseSubmitJSON reads the body of POST /v1/jobs, SubmitBodyJSON, as strictly as a job file: a key that isn't
 // known, or not built yet, is refused. The error is a *muster.Error of KindInvalid that names the place: its Field is a path of
 // the JSON's own keys for what can't be read ("jobs[0].task.train.dirr"), and "jobs[0]." and a path of JobSpec.Validate's for
 // what can't be meant.
@@ -32,11 +62,24 @@ func ParseSubmitJSON(data []byte) (*SubmitJSON, error) {
 		},
 		"request_id": func(at string, raw json.RawMessage) { out.RequestID = d.text(at, raw) },
 		"jobs":       func(at string, raw json.RawMessage) { jobs = d.list(at, raw) },
-		"hcl":        notYet,
-		"variables":  notYet,
+		"hcl": func(at string, raw json.RawMessage) {
+			if out.HCL = d.text(at, raw); out.HCL == "" {
+				d.fail(at, "the job file is empty")
+			}
+		},
+		"variables": func(at string, raw json.RawMessage) {
+			out.Variables = map[string]string{}
+			d.each(at, raw, func(key, at string, raw json.RawMessage) { out.Variables[key] = d.variable(raw) })
+		},
 	})
-	if d.err == nil && len(jobs) == 0 {
-		d.fail("jobs", `there is no job: say {"jobs": […]}`)
+	switch {
+	case d.err != nil:
+	case out.HCL != "" && jobs != nil:
+		d.fail("hcl", "jobs stand there as well: say one of the two")
+	case out.HCL == "" && out.Variables != nil:
+		d.fail("variables", "only a job file, hcl, has variables")
+	case out.HCL == "" && len(jobs) == 0:
+		d.fail("jobs", `there is no job: say {"jobs": […]} or {"hcl": "…"}`)
 	}
 	if len(jobs) > muster.MaxJobs {
 		d.fail("jobs", "there are %d jobs in one request, at most %d are allowed", len(jobs), muster.MaxJobs)
@@ -160,6 +203,15 @@ func (d *jsonReader) list(at string, raw json.RawMessage) []json.RawMessage {
 
 func (d *jsonReader) text(at string, raw json.RawMessage) string {
 	return decodeJSON[string](d, at, "a text in quotes", raw)
+}
+
+// variable gives a variable's value as a command line has it: text as it is, anything else as it stands, which is HCL too.
+func (d *jsonReader) variable(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && string(raw) != "null" {
+		return text
+	}
+	return string(raw)
 }
 
 func (d *jsonReader) integer(at string, raw json.RawMessage) int {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -168,7 +169,10 @@ func TestAMistakeInJSONIsNamedWithItsPlace(t *testing.T) {
 		{`{"jobs": {}}`, "jobs", "a list: […] is expected"},
 		{`{"jobs": null}`, "jobs", "is expected"},
 		{`{"schema": "muster.v2"}`, "schema", "isn't known"},
-		{`{"hcl": "job {}"}`, "hcl", "not supported yet"},
+		{`{"hcl": ""}`, "hcl", "empty"},
+		{`{"hcl": "job {}", "jobs": []}`, "hcl", "one of the two"},
+		{`{"jobs": [], "variables": {}}`, "variables", "only a job file"},
+		{`{"hcl": "job {}", "variables": {"lr": 1, "lr": 2}}`, "variables.lr", "twice"},
 		{`{"jobs": [], "jobs": []}`, "jobs", "twice"},
 		{`{"jobs": [{"nodes": 2}]}`, "jobs[0].nodes", `"nodes" is not expected here`},
 		{`{"jobs": [{"name": 5}]}`, "jobs[0].name", "a text in quotes is expected"},
@@ -238,4 +242,27 @@ func FuzzParseSubmitJSON(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestVariablesOfAJobFileAreTextAsOnACommandLine(t *testing.T) {
+	got, err := ParseSubmitJSON([]byte(`{"hcl": "job {}", "variables": {"name": "a b", "n": 3, "rate": 0.10, "on": true, "list": ["x", 2]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"name": "a b", "n": "3", "rate": "0.10", "on": "true", "list": `["x", 2]`}
+	if got.HCL != "job {}" || !maps.Equal(got.Variables, want) {
+		t.Errorf("%q %q, want %q", got.HCL, got.Variables, want)
+	}
+}
+
+func TestACancelMayHaveABody(t *testing.T) {
+	if got, err := ParseCancelJSON([]byte(`{"now": true, "request_id": "r"}`)); err != nil || !got.Now || got.RequestID != "r" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err := ParseCancelJSON(nil); err != nil || got.Now {
+		t.Errorf("an empty body: %+v %v", got, err)
+	}
+	if _, err := ParseCancelJSON([]byte(`{"signal": "USR1"}`)); err == nil {
+		t.Error("what isn't known is refused")
+	}
 }
