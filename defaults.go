@@ -9,6 +9,7 @@ import (
 // The defaults of a job that a user can't override by leaving out: see docs of the job file.
 const (
 	DefaultPriority      = 50
+	MaxPriority          = 100
 	DefaultRetryDelay    = 15 * time.Second
 	DefaultRetryMaxDelay = 10 * time.Minute
 	DefaultKillSignal    = "SIGTERM"

@@ -19,6 +19,7 @@ type Job struct {
 	Submitted Time
 	Started   Time // first time all ranks of an attempt ran
 	Finished  Time
+	StartBy   Time // cancelled when it has not been placed by then; 0 = it waits for ever
 
 	Attempt         uint32        // number of the newest attempt; 0 = never placed
 	Failures        uint32        // attempts that the job itself ended; counted against Retry.Attempts
@@ -31,6 +32,9 @@ type Job struct {
 	Reason   string // one sentence for people
 	Attempts []Attempt
 }
+
+// CodeNotStarted is the exit code of a job that was cancelled because it was not placed by StartBy.
+const CodeNotStarted = 124
 
 // Attempt is what is remembered of one attempt of a gang.
 type Attempt struct {

@@ -1,6 +1,10 @@
 package muster
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Node is the replicated row of a machine with a worker.
 type Node struct {
@@ -16,8 +20,10 @@ type Node struct {
 	Lost     bool   // its leases ran out, or it was fenced; until it registers again
 	Reason   string // why it is lost
 	Drain    Drain
+	Removed  bool // an operator said that it is gone for good: kept for what ran there, until it registers again
 
-	Labels     []Label // sorted by key
+	Labels     []Label    // those that hold, sorted by key
+	SetLabels  []SetLabel // set by an operator, over those of the agent's file; sorted by key
 	MilliCores MilliCores
 	Memory     Bytes
 	GPUs       []GPU  // by slot
@@ -33,6 +39,14 @@ type Node struct {
 	FreeMemory     Bytes
 	Allocs         int // that have not ended
 	NextPort       uint16
+}
+
+// SetLabel is a label that an operator has set on a node. It wins over the one of the agent's file.
+type SetLabel struct {
+	Key    string
+	Value  string
+	HasOwn bool   // the agent's file has a label of this key, too:
+	Own    string // so
 }
 
 // Drain says that nothing new may start on a node.
@@ -76,6 +90,61 @@ func (n *Node) Label(key string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// MaxLabels bounds the labels that an operator sets on a node.
+const MaxLabels = 64
+
+// CheckLabel says what is wrong with a label of a node, or nil.
+func CheckLabel(l Label) *Error {
+	if !ValidLabelKey(l.Key) {
+		return Errorf(KindInvalid, "%q can't be the key of a label", l.Key).
+			WithHint("A key is at most 63 letters, digits and _ . / -, and begins with a letter")
+	}
+	if len(l.Value) > 256 || strings.ContainsAny(l.Value, "\n\x00") {
+		return Errorf(KindInvalid, "the value of the label %s is not one line of at most 256 bytes", l.Key)
+	}
+	return nil
+}
+
+// OwnLabels are the labels that the agent's file gives, without what was set over them.
+func (n *Node) OwnLabels() []Label {
+	var own []Label
+	set := n.SetLabels
+	for _, l := range n.Labels {
+		if !slices.ContainsFunc(set, func(s SetLabel) bool { return s.Key == l.Key }) {
+			own = append(own, l)
+		}
+	}
+	for _, s := range set {
+		if s.HasOwn {
+			own = append(own, Label{Key: s.Key, Value: s.Own})
+		}
+	}
+	return own
+}
+
+// LabelOver makes the node's labels of those of its agent's file and of what was set over them. Both lists are replaced, not
+// changed.
+func (n *Node) LabelOver(own []Label, set []SetLabel) {
+	labels := slices.Clone(own)
+	if len(set) == 0 {
+		set = nil
+	}
+	set = slices.Clone(set)
+	for i := range set {
+		s := &set[i]
+		s.HasOwn, s.Own = false, ""
+		at := slices.IndexFunc(labels, func(l Label) bool { return l.Key == s.Key })
+		if at < 0 {
+			labels = append(labels, Label{Key: s.Key, Value: s.Value})
+			continue
+		}
+		s.HasOwn, s.Own, labels[at].Value = true, labels[at].Value, s.Value
+	}
+	slices.SortFunc(labels, func(a, b Label) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(set, func(a, b SetLabel) int { return strings.Compare(a.Key, b.Key) })
+	n.Labels, n.SetLabels = labels, set
 }
 
 // UsableSlots is the set of slots whose GPU may get new work.

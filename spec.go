@@ -46,10 +46,16 @@ type Label struct{ Key, Value string }
 
 // Group is a set of equal ranks.
 type Group struct {
-	Name        string // the job's name when the job has no group blocks
-	Count       int    // ranks
-	Within      string // "node" or a label key: never spread wider than one such domain; "" = anywhere
+	Name        string        // the job's name when the job has no group blocks
+	Count       int           // ranks
+	Within      string        // "node" or a label key: never spread wider than one such domain; "" = anywhere
+	Prefer      string        // like Within, "nvlink" too: the domain that is waited for; "" = the smallest that holds the gang
+	Patience    time.Duration // how long to wait for Prefer before taking what there is
+	MixedModels bool          // ranks may get different GPU models
+	OnlyQuota   bool          // runs only inside its queue's quota, never on borrowed GPUs: it can't be preempted for a quota
 	Constraints []Constraint
+	Affinities  []Affinity
+	Spreads     []Spread
 	Retry       Retry
 	Checkpoint  Checkpoint
 	Disconnect  Disconnect
@@ -61,6 +67,18 @@ type Constraint struct {
 	Attribute string // node.* or label.*
 	Operator  Operator
 	Value     string // for in and not_in: values separated by commas
+}
+
+// Affinity is welcome on a node, or with a negative weight unwelcome.
+type Affinity struct {
+	Attribute string // node.* or label.*
+	Value     string
+	Weight    int // -100..100, not 0
+}
+
+// Spread asks for ranks on nodes that differ in an attribute, as far as that is possible.
+type Spread struct {
+	Attribute string // node.* or label.*
 }
 
 // Operator compares an attribute of a node with a value.
@@ -95,6 +113,7 @@ type Checkpoint struct {
 	Grace  time.Duration // between the request and the kill signal
 	Signal string        // "SIGUSR2"; "" = only the stop file
 	To     SignalTarget
+	Every  time.Duration // how often the job saves by itself: bounds the work that a preemption loses; 0 = not known
 }
 
 // SignalTarget says which processes of a rank get the checkpoint signal.
@@ -127,14 +146,26 @@ type Task struct {
 	Script       string // a program text; "" = Command
 	Command      string
 	Args         []string
+	Start        Start
 	Dir          string // absolute; "" = the task directory
 	Env          []EnvVar
-	KillSignal   string // "SIGTERM"
+	EnvFromFile  []string // absolute; read on the node as the user, never stored or shown
+	Upload       []string // what was packed at submit, relative to the folder of the job file
+	KillSignal   string   // "SIGTERM"
 	KillTimeout  time.Duration
 	SuccessCodes []int
 	Logs         Logs
 	Resources    Resources
 }
+
+// Start says which ranks run the task.
+type Start uint8
+
+// The ways to start.
+const (
+	StartEach  Start = iota // every rank runs it
+	StartFirst              // rank 0 runs it, the others only hold their place
+)
 
 // EnvVar is an environment variable, in the order the user wrote it.
 type EnvVar struct{ Name, Value string }
@@ -143,6 +174,7 @@ type EnvVar struct{ Name, Value string }
 type Logs struct {
 	MaxSize  Bytes // of a segment
 	MaxFiles int
+	Path     string // also written there, as the user; run-time values may stand in it; "" = nowhere else
 }
 
 // Resources is what one rank needs.
@@ -153,4 +185,7 @@ type Resources struct {
 	Exclusive  bool       // the whole node
 	Models     []string   // any of these GPU models, a whole word of the device's name, case ignored; empty: any
 	MinMemory  Bytes      // of a GPU, nominal: 95 % of it is enough
+	Share      MilliGPUs  // of one GPU; 0 = whole GPUs
+	MIG        string     // a slice of that profile, as in "1g.10gb"; "" = none
+	Disk       Bytes      // room on the node's disk; 0 = whatever there is
 }

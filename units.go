@@ -36,6 +36,12 @@ func (m MilliCores) String() string {
 	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
 }
 
+// MilliGPUs is a part of a GPU: 500 is half of one.
+type MilliGPUs int64
+
+// String prints it as the job file does: "0.5".
+func (m MilliGPUs) String() string { return MilliCores(m).String() }
+
 // Bytes is an amount of memory or disk.
 type Bytes int64
 

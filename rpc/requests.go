@@ -42,7 +42,11 @@ func (s *Server) Submit(ctx context.Context, r *wire.SubmitRequest) (*wire.Submi
 	if err := checkSpecs(r.Specs); err != nil {
 		return nil, err
 	}
-	command := &wire.Command{Command: &wire.Command_Submit{Submit: &wire.Submit{Header: h, Specs: r.Specs, Pend: r.Pend}}}
+	if r.StartWithin < 0 {
+		return nil, muster.Errorf(muster.KindUsage, "a job can't start before it is submitted").WithHint("Say --start-within 10m")
+	}
+	command := &wire.Command{Command: &wire.Command_Submit{Submit: &wire.Submit{Header: h, Specs: r.Specs, Pend: r.Pend, Hold: r.Hold,
+		StartWithin: r.StartWithin}}}
 	if size := proto.Size(command); size > maxCommand {
 		return nil, muster.Errorf(muster.KindInvalid, "the submission has %d bytes; at most %s fit into one", size, muster.Bytes(maxCommand)).
 			WithHint("Submit it in parts")
@@ -120,19 +124,6 @@ func (s *Server) Cancel(ctx context.Context, r *wire.CancelRequest) (*wire.Notes
 	return s.notes(ctx, &wire.Command{Command: &wire.Command_Cancel{Cancel: &wire.Cancel{Header: h, Jobs: jobs, Mode: uint32(mode)}}}, jobs)
 }
 
-// Release lets held jobs go on.
-func (s *Server) Release(ctx context.Context, r *wire.ReleaseRequest) (*wire.NotesReply, error) {
-	h, err := header(ctx, r.RequestId)
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := s.resolveAll(ctx, r.Jobs)
-	if err != nil {
-		return nil, err
-	}
-	return s.notes(ctx, &wire.Command{Command: &wire.Command_Release{Release: &wire.Release{Header: h, Jobs: jobs}}}, jobs)
-}
-
 // DrainNodes stops new starts on nodes.
 func (s *Server) DrainNodes(ctx context.Context, r *wire.DrainRequest) (*wire.NotesReply, error) {
 	h, err := header(ctx, r.RequestId)
@@ -159,6 +150,31 @@ func (s *Server) UndrainNodes(ctx context.Context, r *wire.UndrainRequest) (*wir
 		return nil, err
 	}
 	return s.notes(ctx, &wire.Command{Command: &wire.Command_UndrainNodes{UndrainNodes: &wire.UndrainNodes{Header: h, Nodes: r.Nodes}}}, nil)
+}
+
+// RemoveNodes takes machines out of the cluster that are gone for good.
+func (s *Server) RemoveNodes(ctx context.Context, r *wire.RemoveNodesRequest) (*wire.NotesReply, error) {
+	h, err := header(ctx, r.RequestId)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNodes(r.Nodes); err != nil {
+		return nil, err
+	}
+	return s.notes(ctx, &wire.Command{Command: &wire.Command_RemoveNodes{RemoveNodes: &wire.RemoveNodes{Header: h, Nodes: r.Nodes}}}, nil)
+}
+
+// LabelNode sets labels of a node over those of its agent's file, or takes such ones back.
+func (s *Server) LabelNode(ctx context.Context, r *wire.LabelNodeRequest) (*wire.NotesReply, error) {
+	h, err := header(ctx, r.RequestId)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNodes([]string{r.Node}); err != nil {
+		return nil, err
+	}
+	return s.notes(ctx, &wire.Command{Command: &wire.Command_LabelNode{LabelNode: &wire.LabelNode{
+		Header: h, Node: r.Node, Set: r.Set, Remove: r.Remove}}}, nil)
 }
 
 // FenceNode takes an operator's word that a machine is off.

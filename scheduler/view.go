@@ -92,6 +92,7 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 	v.snapshot = s
 	for _, id := range c.Nodes {
 		row, is := s.Node(id)
+		is = is && !row.Removed
 		at, was := v.find(id)
 		switch {
 		case is && (was || int(at) == len(v.nodes)):

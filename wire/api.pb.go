@@ -28,6 +28,8 @@ type SubmitRequest struct {
 	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Specs         []*JobSpec             `protobuf:"bytes,2,rep,name=specs,proto3" json:"specs,omitempty"`
 	Pend          bool                   `protobuf:"varint,3,opt,name=pend,proto3" json:"pend,omitempty"`
+	Hold          bool                   `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"`
+	StartWithin   int64                  `protobuf:"varint,5,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"` // cancelled when not placed so long after the submission, in nanoseconds; 0 = it waits for ever
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -81,6 +83,20 @@ func (x *SubmitRequest) GetPend() bool {
 		return x.Pend
 	}
 	return false
+}
+
+func (x *SubmitRequest) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetStartWithin() int64 {
+	if x != nil {
+		return x.StartWithin
+	}
+	return 0
 }
 
 type SubmitReply struct {
@@ -308,6 +324,619 @@ func (x *ReleaseRequest) GetJobs() []*JobRef {
 	return nil
 }
 
+type HoldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Jobs          []*JobRef              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRequest) Reset() {
+	*x = HoldRequest{}
+	mi := &file_wire_api_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRequest) ProtoMessage() {}
+
+func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
+func (*HoldRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HoldRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *HoldRequest) GetJobs() []*JobRef {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type SetPriorityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Jobs          []*JobRef              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPriorityRequest) Reset() {
+	*x = SetPriorityRequest{}
+	mi := &file_wire_api_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPriorityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPriorityRequest) ProtoMessage() {}
+
+func (x *SetPriorityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPriorityRequest.ProtoReflect.Descriptor instead.
+func (*SetPriorityRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SetPriorityRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SetPriorityRequest) GetJobs() []*JobRef {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *SetPriorityRequest) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+type RequeueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Jobs          []*JobRef              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequeueRequest) Reset() {
+	*x = RequeueRequest{}
+	mi := &file_wire_api_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequeueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequeueRequest) ProtoMessage() {}
+
+func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
+func (*RequeueRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RequeueRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RequeueRequest) GetJobs() []*JobRef {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type RemoveNodesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodesRequest) Reset() {
+	*x = RemoveNodesRequest{}
+	mi := &file_wire_api_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodesRequest) ProtoMessage() {}
+
+func (x *RemoveNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodesRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodesRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RemoveNodesRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RemoveNodesRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type LabelNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Set           []*Label               `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	Remove        []string               `protobuf:"bytes,4,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelNodeRequest) Reset() {
+	*x = LabelNodeRequest{}
+	mi := &file_wire_api_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelNodeRequest) ProtoMessage() {}
+
+func (x *LabelNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelNodeRequest.ProtoReflect.Descriptor instead.
+func (*LabelNodeRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LabelNodeRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *LabelNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LabelNodeRequest) GetSet() []*Label {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *LabelNodeRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+type EventsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Object        string                 `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"` // a job's number or name, or a node's or queue's name; "" = everything
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"` // Unix milliseconds
+	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	AfterIndex    uint64                 `protobuf:"varint,5,opt,name=after_index,json=afterIndex,proto3" json:"after_index,omitempty"` // of a client that reconnects: what it has seen last
+	AfterNth      uint32                 `protobuf:"varint,6,opt,name=after_nth,json=afterNth,proto3" json:"after_nth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsRequest) Reset() {
+	*x = EventsRequest{}
+	mi := &file_wire_api_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsRequest) ProtoMessage() {}
+
+func (x *EventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
+func (*EventsRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EventsRequest) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *EventsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *EventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *EventsRequest) GetAfterIndex() uint64 {
+	if x != nil {
+		return x.AfterIndex
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetAfterNth() uint32 {
+	if x != nil {
+		return x.AfterNth
+	}
+	return 0
+}
+
+// EventInfo is something that happened, as users see it.
+type EventInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the log entry
+	Nth           uint32                 `protobuf:"varint,2,opt,name=nth,proto3" json:"nth,omitempty"`     // in the entry
+	Time          int64                  `protobuf:"varint,3,opt,name=time,proto3" json:"time,omitempty"`   // Unix milliseconds
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`    // job.submitted, node.lost, …
+	Job           uint64                 `protobuf:"varint,5,opt,name=job,proto3" json:"job,omitempty"`     // 0 = it is not about a job
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`    // the job's
+	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`    // whose job it is, or who did it
+	Queue         string                 `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	Class         string                 `protobuf:"bytes,11,opt,name=class,proto3" json:"class,omitempty"`
+	Text          string                 `protobuf:"bytes,12,opt,name=text,proto3" json:"text,omitempty"` // one sentence
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventInfo) Reset() {
+	*x = EventInfo{}
+	mi := &file_wire_api_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventInfo) ProtoMessage() {}
+
+func (x *EventInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
+func (*EventInfo) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *EventInfo) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *EventInfo) GetNth() uint32 {
+	if x != nil {
+		return x.Nth
+	}
+	return 0
+}
+
+func (x *EventInfo) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *EventInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *EventInfo) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *EventInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EventInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *EventInfo) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *EventInfo) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *EventInfo) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *EventInfo) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *EventInfo) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_wire_api_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{12}
+}
+
+type WhoAmIReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Agent         bool                   `protobuf:"varint,2,opt,name=agent,proto3" json:"agent,omitempty"`  // the agent's own user
+	Server        string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"` // that answered
+	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"` // the server's, for RPC
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIReply) Reset() {
+	*x = WhoAmIReply{}
+	mi := &file_wire_api_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIReply) ProtoMessage() {}
+
+func (x *WhoAmIReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIReply.ProtoReflect.Descriptor instead.
+func (*WhoAmIReply) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WhoAmIReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *WhoAmIReply) GetAgent() bool {
+	if x != nil {
+		return x.Agent
+	}
+	return false
+}
+
+func (x *WhoAmIReply) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *WhoAmIReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *WhoAmIReply) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 type NotesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Notes         []string               `protobuf:"bytes,1,rep,name=notes,proto3" json:"notes,omitempty"`
@@ -318,7 +947,7 @@ type NotesReply struct {
 
 func (x *NotesReply) Reset() {
 	*x = NotesReply{}
-	mi := &file_wire_api_proto_msgTypes[5]
+	mi := &file_wire_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +959,7 @@ func (x *NotesReply) String() string {
 func (*NotesReply) ProtoMessage() {}
 
 func (x *NotesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[5]
+	mi := &file_wire_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +972,7 @@ func (x *NotesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotesReply.ProtoReflect.Descriptor instead.
 func (*NotesReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{5}
+	return file_wire_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NotesReply) GetNotes() []string {
@@ -380,7 +1009,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_wire_api_proto_msgTypes[6]
+	mi := &file_wire_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +1021,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[6]
+	mi := &file_wire_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +1034,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{6}
+	return file_wire_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -503,7 +1132,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_wire_api_proto_msgTypes[7]
+	mi := &file_wire_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +1144,7 @@ func (x *ListJobsReply) String() string {
 func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[7]
+	mi := &file_wire_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +1157,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{7}
+	return file_wire_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -564,7 +1193,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_wire_api_proto_msgTypes[8]
+	mi := &file_wire_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +1205,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[8]
+	mi := &file_wire_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +1218,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{8}
+	return file_wire_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetJob() *JobRef {
@@ -629,7 +1258,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_wire_api_proto_msgTypes[9]
+	mi := &file_wire_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +1270,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[9]
+	mi := &file_wire_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +1283,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{9}
+	return file_wire_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchJobsRequest) GetJobs() []*JobRef {
@@ -694,13 +1323,14 @@ type JobInfo struct {
 	Waits         string                 `protobuf:"bytes,25,opt,name=waits,proto3" json:"waits,omitempty"`                                   // the first thing that Why says of a pending job; when asked for
 	Position      int64                  `protobuf:"varint,26,opt,name=position,proto3" json:"position,omitempty"`                            // as in WhyReply; when asked for
 	Of            int64                  `protobuf:"varint,27,opt,name=of,proto3" json:"of,omitempty"`
+	StartBy       int64                  `protobuf:"varint,28,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"` // cancelled when not placed by then; 0 = it waits for ever
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_wire_api_proto_msgTypes[10]
+	mi := &file_wire_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +1342,7 @@ func (x *JobInfo) String() string {
 func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[10]
+	mi := &file_wire_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +1355,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{10}
+	return file_wire_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobInfo) GetId() uint64 {
@@ -917,6 +1547,13 @@ func (x *JobInfo) GetOf() int64 {
 	return 0
 }
 
+func (x *JobInfo) GetStartBy() int64 {
+	if x != nil {
+		return x.StartBy
+	}
+	return 0
+}
+
 type RankInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -943,7 +1580,7 @@ type RankInfo struct {
 
 func (x *RankInfo) Reset() {
 	*x = RankInfo{}
-	mi := &file_wire_api_proto_msgTypes[11]
+	mi := &file_wire_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1592,7 @@ func (x *RankInfo) String() string {
 func (*RankInfo) ProtoMessage() {}
 
 func (x *RankInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[11]
+	mi := &file_wire_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1605,7 @@ func (x *RankInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankInfo.ProtoReflect.Descriptor instead.
 func (*RankInfo) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{11}
+	return file_wire_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RankInfo) GetGroup() string {
@@ -1107,7 +1744,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_wire_api_proto_msgTypes[12]
+	mi := &file_wire_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1756,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[12]
+	mi := &file_wire_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1769,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{12}
+	return file_wire_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WhyRequest) GetJob() *JobRef {
@@ -1166,7 +1803,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_wire_api_proto_msgTypes[13]
+	mi := &file_wire_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1815,7 @@ func (x *WhyReply) String() string {
 func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[13]
+	mi := &file_wire_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1828,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{13}
+	return file_wire_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -1264,7 +1901,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_wire_api_proto_msgTypes[14]
+	mi := &file_wire_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1913,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[14]
+	mi := &file_wire_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1926,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{14}
+	return file_wire_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WhyReason) GetKind() string {
@@ -1343,7 +1980,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_api_proto_msgTypes[15]
+	mi := &file_wire_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1992,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[15]
+	mi := &file_wire_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +2005,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{15}
+	return file_wire_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LogsRequest) GetJob() *JobRef {
@@ -1438,7 +2075,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_wire_api_proto_msgTypes[16]
+	mi := &file_wire_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +2087,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[16]
+	mi := &file_wire_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +2100,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{16}
+	return file_wire_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogPosition) GetAlloc() *AllocID {
@@ -1497,7 +2134,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_wire_api_proto_msgTypes[17]
+	mi := &file_wire_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +2146,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[17]
+	mi := &file_wire_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +2159,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{17}
+	return file_wire_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListNodesRequest) GetStale() bool {
@@ -1549,7 +2186,7 @@ type ListNodesReply struct {
 
 func (x *ListNodesReply) Reset() {
 	*x = ListNodesReply{}
-	mi := &file_wire_api_proto_msgTypes[18]
+	mi := &file_wire_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +2198,7 @@ func (x *ListNodesReply) String() string {
 func (*ListNodesReply) ProtoMessage() {}
 
 func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[18]
+	mi := &file_wire_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +2211,7 @@ func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesReply.ProtoReflect.Descriptor instead.
 func (*ListNodesReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{18}
+	return file_wire_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListNodesReply) GetNodes() []*NodeInfo {
@@ -1604,7 +2241,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_wire_api_proto_msgTypes[19]
+	mi := &file_wire_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +2253,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[19]
+	mi := &file_wire_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +2266,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{19}
+	return file_wire_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -1674,7 +2311,7 @@ type GPUJob struct {
 
 func (x *GPUJob) Reset() {
 	*x = GPUJob{}
-	mi := &file_wire_api_proto_msgTypes[20]
+	mi := &file_wire_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +2323,7 @@ func (x *GPUJob) String() string {
 func (*GPUJob) ProtoMessage() {}
 
 func (x *GPUJob) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[20]
+	mi := &file_wire_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +2336,7 @@ func (x *GPUJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUJob.ProtoReflect.Descriptor instead.
 func (*GPUJob) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{20}
+	return file_wire_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GPUJob) GetJob() uint64 {
@@ -1757,7 +2394,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_wire_api_proto_msgTypes[21]
+	mi := &file_wire_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2406,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[21]
+	mi := &file_wire_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2419,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{21}
+	return file_wire_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainRequest) GetRequestId() string {
@@ -1830,7 +2467,7 @@ type UndrainRequest struct {
 
 func (x *UndrainRequest) Reset() {
 	*x = UndrainRequest{}
-	mi := &file_wire_api_proto_msgTypes[22]
+	mi := &file_wire_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2479,7 @@ func (x *UndrainRequest) String() string {
 func (*UndrainRequest) ProtoMessage() {}
 
 func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[22]
+	mi := &file_wire_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2492,7 @@ func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainRequest.ProtoReflect.Descriptor instead.
 func (*UndrainRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{22}
+	return file_wire_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UndrainRequest) GetRequestId() string {
@@ -1882,7 +2519,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_wire_api_proto_msgTypes[23]
+	mi := &file_wire_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2531,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[23]
+	mi := &file_wire_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2544,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{23}
+	return file_wire_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FenceRequest) GetRequestId() string {
@@ -1933,7 +2570,7 @@ type ListServersRequest struct {
 
 func (x *ListServersRequest) Reset() {
 	*x = ListServersRequest{}
-	mi := &file_wire_api_proto_msgTypes[24]
+	mi := &file_wire_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2582,7 @@ func (x *ListServersRequest) String() string {
 func (*ListServersRequest) ProtoMessage() {}
 
 func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[24]
+	mi := &file_wire_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2595,7 @@ func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServersRequest.ProtoReflect.Descriptor instead.
 func (*ListServersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{24}
+	return file_wire_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListServersRequest) GetStale() bool {
@@ -1977,7 +2614,7 @@ type ListServersReply struct {
 
 func (x *ListServersReply) Reset() {
 	*x = ListServersReply{}
-	mi := &file_wire_api_proto_msgTypes[25]
+	mi := &file_wire_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2626,7 @@ func (x *ListServersReply) String() string {
 func (*ListServersReply) ProtoMessage() {}
 
 func (x *ListServersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[25]
+	mi := &file_wire_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2639,7 @@ func (x *ListServersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServersReply.ProtoReflect.Descriptor instead.
 func (*ListServersReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{25}
+	return file_wire_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListServersReply) GetServers() []*ServerInfo {
@@ -2032,7 +2669,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_wire_api_proto_msgTypes[26]
+	mi := &file_wire_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2681,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[26]
+	mi := &file_wire_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2694,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{26}
+	return file_wire_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServerInfo) GetId() string {
@@ -2153,7 +2790,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_wire_api_proto_msgTypes[27]
+	mi := &file_wire_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2802,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[27]
+	mi := &file_wire_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2815,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{27}
+	return file_wire_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProposeRequest) GetCommand() *Command {
@@ -2198,7 +2835,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_wire_api_proto_msgTypes[28]
+	mi := &file_wire_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2847,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[28]
+	mi := &file_wire_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2860,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{28}
+	return file_wire_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProposeReply) GetResult() *Result {
@@ -2248,7 +2885,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_wire_api_proto_msgTypes[29]
+	mi := &file_wire_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2897,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[29]
+	mi := &file_wire_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2910,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{29}
+	return file_wire_api_proto_rawDescGZIP(), []int{38}
 }
 
 type ReadIndexReply struct {
@@ -2285,7 +2922,7 @@ type ReadIndexReply struct {
 
 func (x *ReadIndexReply) Reset() {
 	*x = ReadIndexReply{}
-	mi := &file_wire_api_proto_msgTypes[30]
+	mi := &file_wire_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2934,7 @@ func (x *ReadIndexReply) String() string {
 func (*ReadIndexReply) ProtoMessage() {}
 
 func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[30]
+	mi := &file_wire_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2947,7 @@ func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexReply.ProtoReflect.Descriptor instead.
 func (*ReadIndexReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{30}
+	return file_wire_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadIndexReply) GetIndex() uint64 {
@@ -2329,7 +2966,7 @@ type RenewBatch struct {
 
 func (x *RenewBatch) Reset() {
 	*x = RenewBatch{}
-	mi := &file_wire_api_proto_msgTypes[31]
+	mi := &file_wire_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2978,7 @@ func (x *RenewBatch) String() string {
 func (*RenewBatch) ProtoMessage() {}
 
 func (x *RenewBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[31]
+	mi := &file_wire_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2991,7 @@ func (x *RenewBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBatch.ProtoReflect.Descriptor instead.
 func (*RenewBatch) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{31}
+	return file_wire_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RenewBatch) GetRenewals() []*NodeRenew {
@@ -2376,7 +3013,7 @@ type NodeRenew struct {
 
 func (x *NodeRenew) Reset() {
 	*x = NodeRenew{}
-	mi := &file_wire_api_proto_msgTypes[32]
+	mi := &file_wire_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +3025,7 @@ func (x *NodeRenew) String() string {
 func (*NodeRenew) ProtoMessage() {}
 
 func (x *NodeRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[32]
+	mi := &file_wire_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +3038,7 @@ func (x *NodeRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRenew.ProtoReflect.Descriptor instead.
 func (*NodeRenew) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{32}
+	return file_wire_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeRenew) GetNode() uint32 {
@@ -2442,7 +3079,7 @@ type RenewBatchReply struct {
 
 func (x *RenewBatchReply) Reset() {
 	*x = RenewBatchReply{}
-	mi := &file_wire_api_proto_msgTypes[33]
+	mi := &file_wire_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +3091,7 @@ func (x *RenewBatchReply) String() string {
 func (*RenewBatchReply) ProtoMessage() {}
 
 func (x *RenewBatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[33]
+	mi := &file_wire_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +3104,7 @@ func (x *RenewBatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBatchReply.ProtoReflect.Descriptor instead.
 func (*RenewBatchReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{33}
+	return file_wire_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RenewBatchReply) GetOk() []bool {
@@ -2492,7 +3129,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_wire_api_proto_msgTypes[34]
+	mi := &file_wire_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +3141,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[34]
+	mi := &file_wire_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +3154,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{34}
+	return file_wire_api_proto_rawDescGZIP(), []int{43}
 }
 
 type SuspectsRequest struct {
@@ -2528,7 +3165,7 @@ type SuspectsRequest struct {
 
 func (x *SuspectsRequest) Reset() {
 	*x = SuspectsRequest{}
-	mi := &file_wire_api_proto_msgTypes[35]
+	mi := &file_wire_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +3177,7 @@ func (x *SuspectsRequest) String() string {
 func (*SuspectsRequest) ProtoMessage() {}
 
 func (x *SuspectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[35]
+	mi := &file_wire_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +3190,7 @@ func (x *SuspectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspectsRequest.ProtoReflect.Descriptor instead.
 func (*SuspectsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{35}
+	return file_wire_api_proto_rawDescGZIP(), []int{44}
 }
 
 type SuspectsReply struct {
@@ -2565,7 +3202,7 @@ type SuspectsReply struct {
 
 func (x *SuspectsReply) Reset() {
 	*x = SuspectsReply{}
-	mi := &file_wire_api_proto_msgTypes[36]
+	mi := &file_wire_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +3214,7 @@ func (x *SuspectsReply) String() string {
 func (*SuspectsReply) ProtoMessage() {}
 
 func (x *SuspectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[36]
+	mi := &file_wire_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +3227,7 @@ func (x *SuspectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspectsReply.ProtoReflect.Descriptor instead.
 func (*SuspectsReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{36}
+	return file_wire_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SuspectsReply) GetNodes() []*Suspect {
@@ -2610,7 +3247,7 @@ type Suspect struct {
 
 func (x *Suspect) Reset() {
 	*x = Suspect{}
-	mi := &file_wire_api_proto_msgTypes[37]
+	mi := &file_wire_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +3259,7 @@ func (x *Suspect) String() string {
 func (*Suspect) ProtoMessage() {}
 
 func (x *Suspect) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[37]
+	mi := &file_wire_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +3272,7 @@ func (x *Suspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspect.ProtoReflect.Descriptor instead.
 func (*Suspect) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{37}
+	return file_wire_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Suspect) GetNode() uint32 {
@@ -2656,12 +3293,14 @@ var File_wire_api_proto protoreflect.FileDescriptor
 
 const file_wire_api_proto_rawDesc = "" +
 	"\n" +
-	"\x0ewire/api.proto\x12\tmuster.v1\x1a\x11wire/domain.proto\x1a\x0ewire/log.proto\x1a\x11wire/worker.proto\"l\n" +
+	"\x0ewire/api.proto\x12\tmuster.v1\x1a\x11wire/domain.proto\x1a\x0ewire/log.proto\x1a\x11wire/worker.proto\"\xa3\x01\n" +
 	"\rSubmitRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12(\n" +
 	"\x05specs\x18\x02 \x03(\v2\x12.muster.v1.JobSpecR\x05specs\x12\x12\n" +
-	"\x04pend\x18\x03 \x01(\bR\x04pend\"M\n" +
+	"\x04pend\x18\x03 \x01(\bR\x04pend\x12\x12\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\x12!\n" +
+	"\fstart_within\x18\x05 \x01(\x03R\vstartWithin\"M\n" +
 	"\vSubmitReply\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05notes\x18\x02 \x03(\tR\x05notes\x12\x16\n" +
@@ -2677,7 +3316,59 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x0eReleaseRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12%\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"4\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"S\n" +
+	"\vHoldRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12%\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"v\n" +
+	"\x12SetPriorityRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12%\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\"V\n" +
+	"\x0eRequeueRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12%\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"I\n" +
+	"\x12RemoveNodesRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x81\x01\n" +
+	"\x10LabelNodeRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\"\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.muster.v1.LabelR\x03set\x12\x16\n" +
+	"\x06remove\x18\x04 \x03(\tR\x06remove\"\xa9\x01\n" +
+	"\rEventsRequest\x12\x16\n" +
+	"\x06object\x18\x01 \x01(\tR\x06object\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x16\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1f\n" +
+	"\vafter_index\x18\x05 \x01(\x04R\n" +
+	"afterIndex\x12\x1b\n" +
+	"\tafter_nth\x18\x06 \x01(\rR\bafterNth\"\x83\x02\n" +
+	"\tEventInfo\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03nth\x18\x02 \x01(\rR\x03nth\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x14\n" +
+	"\x05queue\x18\b \x01(\tR\x05queue\x12\x18\n" +
+	"\aattempt\x18\t \x01(\rR\aattempt\x12\x12\n" +
+	"\x04node\x18\n" +
+	" \x01(\tR\x04node\x12\x14\n" +
+	"\x05class\x18\v \x01(\tR\x05class\x12\x12\n" +
+	"\x04text\x18\f \x01(\tR\x04text\"\x0f\n" +
+	"\rWhoAmIRequest\"\x83\x01\n" +
+	"\vWhoAmIReply\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\bR\x05agent\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"4\n" +
 	"\n" +
 	"NotesReply\x12\x14\n" +
 	"\x05notes\x18\x01 \x03(\tR\x05notes\x12\x10\n" +
@@ -2708,7 +3399,7 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x04spec\x18\x03 \x01(\bR\x04spec\x12\x14\n" +
 	"\x05waits\x18\x04 \x01(\bR\x05waits\"9\n" +
 	"\x10WatchJobsRequest\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"\xb4\x06\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.muster.v1.JobRefR\x04jobs\"\xcf\x06\n" +
 	"\aJobInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2741,7 +3432,8 @@ const file_wire_api_proto_rawDesc = "" +
 	"\rearlier_ranks\x18\x18 \x03(\v2\x13.muster.v1.RankInfoR\fearlierRanks\x12\x14\n" +
 	"\x05waits\x18\x19 \x01(\tR\x05waits\x12\x1a\n" +
 	"\bposition\x18\x1a \x01(\x03R\bposition\x12\x0e\n" +
-	"\x02of\x18\x1b \x01(\x03R\x02of\"\xed\x03\n" +
+	"\x02of\x18\x1b \x01(\x03R\x02of\x12\x19\n" +
+	"\bstart_by\x18\x1c \x01(\x03R\astartBy\"\xed\x03\n" +
 	"\bRankInfo\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\x12\x18\n" +
@@ -2877,11 +3569,14 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.muster.v1.SuspectR\x05nodes\"5\n" +
 	"\aSuspect\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2\xad\x06\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2\xe4\t\n" +
 	"\x06Muster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
-	"\aRelease\x12\x19.muster.v1.ReleaseRequest\x1a\x15.muster.v1.NotesReply\x12@\n" +
+	"\aRelease\x12\x19.muster.v1.ReleaseRequest\x1a\x15.muster.v1.NotesReply\x125\n" +
+	"\x04Hold\x12\x16.muster.v1.HoldRequest\x1a\x15.muster.v1.NotesReply\x12C\n" +
+	"\vSetPriority\x12\x1d.muster.v1.SetPriorityRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
+	"\aRequeue\x12\x19.muster.v1.RequeueRequest\x1a\x15.muster.v1.NotesReply\x12@\n" +
 	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\x126\n" +
 	"\x06GetJob\x12\x18.muster.v1.GetJobRequest\x1a\x12.muster.v1.JobInfo\x12>\n" +
 	"\tWatchJobs\x12\x1b.muster.v1.WatchJobsRequest\x1a\x12.muster.v1.JobInfo0\x01\x121\n" +
@@ -2890,9 +3585,13 @@ const file_wire_api_proto_rawDesc = "" +
 	"\tListNodes\x12\x1b.muster.v1.ListNodesRequest\x1a\x19.muster.v1.ListNodesReply\x12<\n" +
 	"\n" +
 	"DrainNodes\x12\x17.muster.v1.DrainRequest\x1a\x15.muster.v1.NotesReply\x12@\n" +
-	"\fUndrainNodes\x12\x19.muster.v1.UndrainRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
+	"\fUndrainNodes\x12\x19.muster.v1.UndrainRequest\x1a\x15.muster.v1.NotesReply\x12C\n" +
+	"\vRemoveNodes\x12\x1d.muster.v1.RemoveNodesRequest\x1a\x15.muster.v1.NotesReply\x12?\n" +
+	"\tLabelNode\x12\x1b.muster.v1.LabelNodeRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
 	"\tFenceNode\x12\x17.muster.v1.FenceRequest\x1a\x15.muster.v1.NotesReply\x12I\n" +
-	"\vListServers\x12\x1d.muster.v1.ListServersRequest\x1a\x1b.muster.v1.ListServersReply2\xfb\x02\n" +
+	"\vListServers\x12\x1d.muster.v1.ListServersRequest\x1a\x1b.muster.v1.ListServersReply\x12:\n" +
+	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x14.muster.v1.EventInfo0\x01\x12:\n" +
+	"\x06WhoAmI\x12\x18.muster.v1.WhoAmIRequest\x1a\x16.muster.v1.WhoAmIReply2\xfb\x02\n" +
 	"\x05Peers\x12=\n" +
 	"\aPropose\x12\x19.muster.v1.ProposeRequest\x1a\x17.muster.v1.ProposeReply\x12C\n" +
 	"\tReadIndex\x12\x1b.muster.v1.ReadIndexRequest\x1a\x19.muster.v1.ReadIndexReply\x12:\n" +
@@ -2913,133 +3612,160 @@ func file_wire_api_proto_rawDescGZIP() []byte {
 	return file_wire_api_proto_rawDescData
 }
 
-var file_wire_api_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_wire_api_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_wire_api_proto_goTypes = []any{
 	(*SubmitRequest)(nil),      // 0: muster.v1.SubmitRequest
 	(*SubmitReply)(nil),        // 1: muster.v1.SubmitReply
 	(*JobRef)(nil),             // 2: muster.v1.JobRef
 	(*CancelRequest)(nil),      // 3: muster.v1.CancelRequest
 	(*ReleaseRequest)(nil),     // 4: muster.v1.ReleaseRequest
-	(*NotesReply)(nil),         // 5: muster.v1.NotesReply
-	(*ListJobsRequest)(nil),    // 6: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),      // 7: muster.v1.ListJobsReply
-	(*GetJobRequest)(nil),      // 8: muster.v1.GetJobRequest
-	(*WatchJobsRequest)(nil),   // 9: muster.v1.WatchJobsRequest
-	(*JobInfo)(nil),            // 10: muster.v1.JobInfo
-	(*RankInfo)(nil),           // 11: muster.v1.RankInfo
-	(*WhyRequest)(nil),         // 12: muster.v1.WhyRequest
-	(*WhyReply)(nil),           // 13: muster.v1.WhyReply
-	(*WhyReason)(nil),          // 14: muster.v1.WhyReason
-	(*LogsRequest)(nil),        // 15: muster.v1.LogsRequest
-	(*LogPosition)(nil),        // 16: muster.v1.LogPosition
-	(*ListNodesRequest)(nil),   // 17: muster.v1.ListNodesRequest
-	(*ListNodesReply)(nil),     // 18: muster.v1.ListNodesReply
-	(*NodeInfo)(nil),           // 19: muster.v1.NodeInfo
-	(*GPUJob)(nil),             // 20: muster.v1.GPUJob
-	(*DrainRequest)(nil),       // 21: muster.v1.DrainRequest
-	(*UndrainRequest)(nil),     // 22: muster.v1.UndrainRequest
-	(*FenceRequest)(nil),       // 23: muster.v1.FenceRequest
-	(*ListServersRequest)(nil), // 24: muster.v1.ListServersRequest
-	(*ListServersReply)(nil),   // 25: muster.v1.ListServersReply
-	(*ServerInfo)(nil),         // 26: muster.v1.ServerInfo
-	(*ProposeRequest)(nil),     // 27: muster.v1.ProposeRequest
-	(*ProposeReply)(nil),       // 28: muster.v1.ProposeReply
-	(*ReadIndexRequest)(nil),   // 29: muster.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),     // 30: muster.v1.ReadIndexReply
-	(*RenewBatch)(nil),         // 31: muster.v1.RenewBatch
-	(*NodeRenew)(nil),          // 32: muster.v1.NodeRenew
-	(*RenewBatchReply)(nil),    // 33: muster.v1.RenewBatchReply
-	(*StatusRequest)(nil),      // 34: muster.v1.StatusRequest
-	(*SuspectsRequest)(nil),    // 35: muster.v1.SuspectsRequest
-	(*SuspectsReply)(nil),      // 36: muster.v1.SuspectsReply
-	(*Suspect)(nil),            // 37: muster.v1.Suspect
-	(*JobSpec)(nil),            // 38: muster.v1.JobSpec
-	(*Label)(nil),              // 39: muster.v1.Label
-	(*Version)(nil),            // 40: muster.v1.Version
-	(*Attempt)(nil),            // 41: muster.v1.Attempt
-	(*AllocID)(nil),            // 42: muster.v1.AllocID
-	(*Node)(nil),               // 43: muster.v1.Node
-	(*Command)(nil),            // 44: muster.v1.Command
-	(*Result)(nil),             // 45: muster.v1.Result
-	(*Renew)(nil),              // 46: muster.v1.Renew
-	(*LogChunk)(nil),           // 47: muster.v1.LogChunk
+	(*HoldRequest)(nil),        // 5: muster.v1.HoldRequest
+	(*SetPriorityRequest)(nil), // 6: muster.v1.SetPriorityRequest
+	(*RequeueRequest)(nil),     // 7: muster.v1.RequeueRequest
+	(*RemoveNodesRequest)(nil), // 8: muster.v1.RemoveNodesRequest
+	(*LabelNodeRequest)(nil),   // 9: muster.v1.LabelNodeRequest
+	(*EventsRequest)(nil),      // 10: muster.v1.EventsRequest
+	(*EventInfo)(nil),          // 11: muster.v1.EventInfo
+	(*WhoAmIRequest)(nil),      // 12: muster.v1.WhoAmIRequest
+	(*WhoAmIReply)(nil),        // 13: muster.v1.WhoAmIReply
+	(*NotesReply)(nil),         // 14: muster.v1.NotesReply
+	(*ListJobsRequest)(nil),    // 15: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),      // 16: muster.v1.ListJobsReply
+	(*GetJobRequest)(nil),      // 17: muster.v1.GetJobRequest
+	(*WatchJobsRequest)(nil),   // 18: muster.v1.WatchJobsRequest
+	(*JobInfo)(nil),            // 19: muster.v1.JobInfo
+	(*RankInfo)(nil),           // 20: muster.v1.RankInfo
+	(*WhyRequest)(nil),         // 21: muster.v1.WhyRequest
+	(*WhyReply)(nil),           // 22: muster.v1.WhyReply
+	(*WhyReason)(nil),          // 23: muster.v1.WhyReason
+	(*LogsRequest)(nil),        // 24: muster.v1.LogsRequest
+	(*LogPosition)(nil),        // 25: muster.v1.LogPosition
+	(*ListNodesRequest)(nil),   // 26: muster.v1.ListNodesRequest
+	(*ListNodesReply)(nil),     // 27: muster.v1.ListNodesReply
+	(*NodeInfo)(nil),           // 28: muster.v1.NodeInfo
+	(*GPUJob)(nil),             // 29: muster.v1.GPUJob
+	(*DrainRequest)(nil),       // 30: muster.v1.DrainRequest
+	(*UndrainRequest)(nil),     // 31: muster.v1.UndrainRequest
+	(*FenceRequest)(nil),       // 32: muster.v1.FenceRequest
+	(*ListServersRequest)(nil), // 33: muster.v1.ListServersRequest
+	(*ListServersReply)(nil),   // 34: muster.v1.ListServersReply
+	(*ServerInfo)(nil),         // 35: muster.v1.ServerInfo
+	(*ProposeRequest)(nil),     // 36: muster.v1.ProposeRequest
+	(*ProposeReply)(nil),       // 37: muster.v1.ProposeReply
+	(*ReadIndexRequest)(nil),   // 38: muster.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),     // 39: muster.v1.ReadIndexReply
+	(*RenewBatch)(nil),         // 40: muster.v1.RenewBatch
+	(*NodeRenew)(nil),          // 41: muster.v1.NodeRenew
+	(*RenewBatchReply)(nil),    // 42: muster.v1.RenewBatchReply
+	(*StatusRequest)(nil),      // 43: muster.v1.StatusRequest
+	(*SuspectsRequest)(nil),    // 44: muster.v1.SuspectsRequest
+	(*SuspectsReply)(nil),      // 45: muster.v1.SuspectsReply
+	(*Suspect)(nil),            // 46: muster.v1.Suspect
+	(*JobSpec)(nil),            // 47: muster.v1.JobSpec
+	(*Label)(nil),              // 48: muster.v1.Label
+	(*Version)(nil),            // 49: muster.v1.Version
+	(*Attempt)(nil),            // 50: muster.v1.Attempt
+	(*AllocID)(nil),            // 51: muster.v1.AllocID
+	(*Node)(nil),               // 52: muster.v1.Node
+	(*Command)(nil),            // 53: muster.v1.Command
+	(*Result)(nil),             // 54: muster.v1.Result
+	(*Renew)(nil),              // 55: muster.v1.Renew
+	(*LogChunk)(nil),           // 56: muster.v1.LogChunk
 }
 var file_wire_api_proto_depIdxs = []int32{
-	38, // 0: muster.v1.SubmitRequest.specs:type_name -> muster.v1.JobSpec
+	47, // 0: muster.v1.SubmitRequest.specs:type_name -> muster.v1.JobSpec
 	2,  // 1: muster.v1.CancelRequest.jobs:type_name -> muster.v1.JobRef
 	2,  // 2: muster.v1.ReleaseRequest.jobs:type_name -> muster.v1.JobRef
-	39, // 3: muster.v1.ListJobsRequest.labels:type_name -> muster.v1.Label
-	10, // 4: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	40, // 5: muster.v1.ListJobsReply.version:type_name -> muster.v1.Version
-	2,  // 6: muster.v1.GetJobRequest.job:type_name -> muster.v1.JobRef
-	2,  // 7: muster.v1.WatchJobsRequest.jobs:type_name -> muster.v1.JobRef
-	11, // 8: muster.v1.JobInfo.ranks:type_name -> muster.v1.RankInfo
-	41, // 9: muster.v1.JobInfo.attempts:type_name -> muster.v1.Attempt
-	38, // 10: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	39, // 11: muster.v1.JobInfo.labels:type_name -> muster.v1.Label
-	40, // 12: muster.v1.JobInfo.version:type_name -> muster.v1.Version
-	11, // 13: muster.v1.JobInfo.earlier_ranks:type_name -> muster.v1.RankInfo
-	42, // 14: muster.v1.RankInfo.alloc:type_name -> muster.v1.AllocID
-	2,  // 15: muster.v1.WhyRequest.job:type_name -> muster.v1.JobRef
-	10, // 16: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	14, // 17: muster.v1.WhyReply.reasons:type_name -> muster.v1.WhyReason
-	2,  // 18: muster.v1.WhyReply.ahead:type_name -> muster.v1.JobRef
-	2,  // 19: muster.v1.LogsRequest.job:type_name -> muster.v1.JobRef
-	16, // 20: muster.v1.LogsRequest.positions:type_name -> muster.v1.LogPosition
-	42, // 21: muster.v1.LogPosition.alloc:type_name -> muster.v1.AllocID
-	19, // 22: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	40, // 23: muster.v1.ListNodesReply.version:type_name -> muster.v1.Version
-	43, // 24: muster.v1.NodeInfo.node:type_name -> muster.v1.Node
-	20, // 25: muster.v1.NodeInfo.jobs:type_name -> muster.v1.GPUJob
-	26, // 26: muster.v1.ListServersReply.servers:type_name -> muster.v1.ServerInfo
-	44, // 27: muster.v1.ProposeRequest.command:type_name -> muster.v1.Command
-	45, // 28: muster.v1.ProposeReply.result:type_name -> muster.v1.Result
-	32, // 29: muster.v1.RenewBatch.renewals:type_name -> muster.v1.NodeRenew
-	46, // 30: muster.v1.NodeRenew.renew:type_name -> muster.v1.Renew
-	37, // 31: muster.v1.SuspectsReply.nodes:type_name -> muster.v1.Suspect
-	0,  // 32: muster.v1.Muster.Submit:input_type -> muster.v1.SubmitRequest
-	3,  // 33: muster.v1.Muster.Cancel:input_type -> muster.v1.CancelRequest
-	4,  // 34: muster.v1.Muster.Release:input_type -> muster.v1.ReleaseRequest
-	6,  // 35: muster.v1.Muster.ListJobs:input_type -> muster.v1.ListJobsRequest
-	8,  // 36: muster.v1.Muster.GetJob:input_type -> muster.v1.GetJobRequest
-	9,  // 37: muster.v1.Muster.WatchJobs:input_type -> muster.v1.WatchJobsRequest
-	12, // 38: muster.v1.Muster.Why:input_type -> muster.v1.WhyRequest
-	15, // 39: muster.v1.Muster.Logs:input_type -> muster.v1.LogsRequest
-	17, // 40: muster.v1.Muster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	21, // 41: muster.v1.Muster.DrainNodes:input_type -> muster.v1.DrainRequest
-	22, // 42: muster.v1.Muster.UndrainNodes:input_type -> muster.v1.UndrainRequest
-	23, // 43: muster.v1.Muster.FenceNode:input_type -> muster.v1.FenceRequest
-	24, // 44: muster.v1.Muster.ListServers:input_type -> muster.v1.ListServersRequest
-	27, // 45: muster.v1.Peers.Propose:input_type -> muster.v1.ProposeRequest
-	29, // 46: muster.v1.Peers.ReadIndex:input_type -> muster.v1.ReadIndexRequest
-	31, // 47: muster.v1.Peers.Renew:input_type -> muster.v1.RenewBatch
-	12, // 48: muster.v1.Peers.Explain:input_type -> muster.v1.WhyRequest
-	34, // 49: muster.v1.Peers.Status:input_type -> muster.v1.StatusRequest
-	35, // 50: muster.v1.Peers.Suspects:input_type -> muster.v1.SuspectsRequest
-	1,  // 51: muster.v1.Muster.Submit:output_type -> muster.v1.SubmitReply
-	5,  // 52: muster.v1.Muster.Cancel:output_type -> muster.v1.NotesReply
-	5,  // 53: muster.v1.Muster.Release:output_type -> muster.v1.NotesReply
-	7,  // 54: muster.v1.Muster.ListJobs:output_type -> muster.v1.ListJobsReply
-	10, // 55: muster.v1.Muster.GetJob:output_type -> muster.v1.JobInfo
-	10, // 56: muster.v1.Muster.WatchJobs:output_type -> muster.v1.JobInfo
-	13, // 57: muster.v1.Muster.Why:output_type -> muster.v1.WhyReply
-	47, // 58: muster.v1.Muster.Logs:output_type -> muster.v1.LogChunk
-	18, // 59: muster.v1.Muster.ListNodes:output_type -> muster.v1.ListNodesReply
-	5,  // 60: muster.v1.Muster.DrainNodes:output_type -> muster.v1.NotesReply
-	5,  // 61: muster.v1.Muster.UndrainNodes:output_type -> muster.v1.NotesReply
-	5,  // 62: muster.v1.Muster.FenceNode:output_type -> muster.v1.NotesReply
-	25, // 63: muster.v1.Muster.ListServers:output_type -> muster.v1.ListServersReply
-	28, // 64: muster.v1.Peers.Propose:output_type -> muster.v1.ProposeReply
-	30, // 65: muster.v1.Peers.ReadIndex:output_type -> muster.v1.ReadIndexReply
-	33, // 66: muster.v1.Peers.Renew:output_type -> muster.v1.RenewBatchReply
-	13, // 67: muster.v1.Peers.Explain:output_type -> muster.v1.WhyReply
-	26, // 68: muster.v1.Peers.Status:output_type -> muster.v1.ServerInfo
-	36, // 69: muster.v1.Peers.Suspects:output_type -> muster.v1.SuspectsReply
-	51, // [51:70] is the sub-list for method output_type
-	32, // [32:51] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	2,  // 3: muster.v1.HoldRequest.jobs:type_name -> muster.v1.JobRef
+	2,  // 4: muster.v1.SetPriorityRequest.jobs:type_name -> muster.v1.JobRef
+	2,  // 5: muster.v1.RequeueRequest.jobs:type_name -> muster.v1.JobRef
+	48, // 6: muster.v1.LabelNodeRequest.set:type_name -> muster.v1.Label
+	48, // 7: muster.v1.ListJobsRequest.labels:type_name -> muster.v1.Label
+	19, // 8: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	49, // 9: muster.v1.ListJobsReply.version:type_name -> muster.v1.Version
+	2,  // 10: muster.v1.GetJobRequest.job:type_name -> muster.v1.JobRef
+	2,  // 11: muster.v1.WatchJobsRequest.jobs:type_name -> muster.v1.JobRef
+	20, // 12: muster.v1.JobInfo.ranks:type_name -> muster.v1.RankInfo
+	50, // 13: muster.v1.JobInfo.attempts:type_name -> muster.v1.Attempt
+	47, // 14: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	48, // 15: muster.v1.JobInfo.labels:type_name -> muster.v1.Label
+	49, // 16: muster.v1.JobInfo.version:type_name -> muster.v1.Version
+	20, // 17: muster.v1.JobInfo.earlier_ranks:type_name -> muster.v1.RankInfo
+	51, // 18: muster.v1.RankInfo.alloc:type_name -> muster.v1.AllocID
+	2,  // 19: muster.v1.WhyRequest.job:type_name -> muster.v1.JobRef
+	19, // 20: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	23, // 21: muster.v1.WhyReply.reasons:type_name -> muster.v1.WhyReason
+	2,  // 22: muster.v1.WhyReply.ahead:type_name -> muster.v1.JobRef
+	2,  // 23: muster.v1.LogsRequest.job:type_name -> muster.v1.JobRef
+	25, // 24: muster.v1.LogsRequest.positions:type_name -> muster.v1.LogPosition
+	51, // 25: muster.v1.LogPosition.alloc:type_name -> muster.v1.AllocID
+	28, // 26: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	49, // 27: muster.v1.ListNodesReply.version:type_name -> muster.v1.Version
+	52, // 28: muster.v1.NodeInfo.node:type_name -> muster.v1.Node
+	29, // 29: muster.v1.NodeInfo.jobs:type_name -> muster.v1.GPUJob
+	35, // 30: muster.v1.ListServersReply.servers:type_name -> muster.v1.ServerInfo
+	53, // 31: muster.v1.ProposeRequest.command:type_name -> muster.v1.Command
+	54, // 32: muster.v1.ProposeReply.result:type_name -> muster.v1.Result
+	41, // 33: muster.v1.RenewBatch.renewals:type_name -> muster.v1.NodeRenew
+	55, // 34: muster.v1.NodeRenew.renew:type_name -> muster.v1.Renew
+	46, // 35: muster.v1.SuspectsReply.nodes:type_name -> muster.v1.Suspect
+	0,  // 36: muster.v1.Muster.Submit:input_type -> muster.v1.SubmitRequest
+	3,  // 37: muster.v1.Muster.Cancel:input_type -> muster.v1.CancelRequest
+	4,  // 38: muster.v1.Muster.Release:input_type -> muster.v1.ReleaseRequest
+	5,  // 39: muster.v1.Muster.Hold:input_type -> muster.v1.HoldRequest
+	6,  // 40: muster.v1.Muster.SetPriority:input_type -> muster.v1.SetPriorityRequest
+	7,  // 41: muster.v1.Muster.Requeue:input_type -> muster.v1.RequeueRequest
+	15, // 42: muster.v1.Muster.ListJobs:input_type -> muster.v1.ListJobsRequest
+	17, // 43: muster.v1.Muster.GetJob:input_type -> muster.v1.GetJobRequest
+	18, // 44: muster.v1.Muster.WatchJobs:input_type -> muster.v1.WatchJobsRequest
+	21, // 45: muster.v1.Muster.Why:input_type -> muster.v1.WhyRequest
+	24, // 46: muster.v1.Muster.Logs:input_type -> muster.v1.LogsRequest
+	26, // 47: muster.v1.Muster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	30, // 48: muster.v1.Muster.DrainNodes:input_type -> muster.v1.DrainRequest
+	31, // 49: muster.v1.Muster.UndrainNodes:input_type -> muster.v1.UndrainRequest
+	8,  // 50: muster.v1.Muster.RemoveNodes:input_type -> muster.v1.RemoveNodesRequest
+	9,  // 51: muster.v1.Muster.LabelNode:input_type -> muster.v1.LabelNodeRequest
+	32, // 52: muster.v1.Muster.FenceNode:input_type -> muster.v1.FenceRequest
+	33, // 53: muster.v1.Muster.ListServers:input_type -> muster.v1.ListServersRequest
+	10, // 54: muster.v1.Muster.Events:input_type -> muster.v1.EventsRequest
+	12, // 55: muster.v1.Muster.WhoAmI:input_type -> muster.v1.WhoAmIRequest
+	36, // 56: muster.v1.Peers.Propose:input_type -> muster.v1.ProposeRequest
+	38, // 57: muster.v1.Peers.ReadIndex:input_type -> muster.v1.ReadIndexRequest
+	40, // 58: muster.v1.Peers.Renew:input_type -> muster.v1.RenewBatch
+	21, // 59: muster.v1.Peers.Explain:input_type -> muster.v1.WhyRequest
+	43, // 60: muster.v1.Peers.Status:input_type -> muster.v1.StatusRequest
+	44, // 61: muster.v1.Peers.Suspects:input_type -> muster.v1.SuspectsRequest
+	1,  // 62: muster.v1.Muster.Submit:output_type -> muster.v1.SubmitReply
+	14, // 63: muster.v1.Muster.Cancel:output_type -> muster.v1.NotesReply
+	14, // 64: muster.v1.Muster.Release:output_type -> muster.v1.NotesReply
+	14, // 65: muster.v1.Muster.Hold:output_type -> muster.v1.NotesReply
+	14, // 66: muster.v1.Muster.SetPriority:output_type -> muster.v1.NotesReply
+	14, // 67: muster.v1.Muster.Requeue:output_type -> muster.v1.NotesReply
+	16, // 68: muster.v1.Muster.ListJobs:output_type -> muster.v1.ListJobsReply
+	19, // 69: muster.v1.Muster.GetJob:output_type -> muster.v1.JobInfo
+	19, // 70: muster.v1.Muster.WatchJobs:output_type -> muster.v1.JobInfo
+	22, // 71: muster.v1.Muster.Why:output_type -> muster.v1.WhyReply
+	56, // 72: muster.v1.Muster.Logs:output_type -> muster.v1.LogChunk
+	27, // 73: muster.v1.Muster.ListNodes:output_type -> muster.v1.ListNodesReply
+	14, // 74: muster.v1.Muster.DrainNodes:output_type -> muster.v1.NotesReply
+	14, // 75: muster.v1.Muster.UndrainNodes:output_type -> muster.v1.NotesReply
+	14, // 76: muster.v1.Muster.RemoveNodes:output_type -> muster.v1.NotesReply
+	14, // 77: muster.v1.Muster.LabelNode:output_type -> muster.v1.NotesReply
+	14, // 78: muster.v1.Muster.FenceNode:output_type -> muster.v1.NotesReply
+	34, // 79: muster.v1.Muster.ListServers:output_type -> muster.v1.ListServersReply
+	11, // 80: muster.v1.Muster.Events:output_type -> muster.v1.EventInfo
+	13, // 81: muster.v1.Muster.WhoAmI:output_type -> muster.v1.WhoAmIReply
+	37, // 82: muster.v1.Peers.Propose:output_type -> muster.v1.ProposeReply
+	39, // 83: muster.v1.Peers.ReadIndex:output_type -> muster.v1.ReadIndexReply
+	42, // 84: muster.v1.Peers.Renew:output_type -> muster.v1.RenewBatchReply
+	22, // 85: muster.v1.Peers.Explain:output_type -> muster.v1.WhyReply
+	35, // 86: muster.v1.Peers.Status:output_type -> muster.v1.ServerInfo
+	45, // 87: muster.v1.Peers.Suspects:output_type -> muster.v1.SuspectsReply
+	62, // [62:88] is the sub-list for method output_type
+	36, // [36:62] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_wire_api_proto_init() }
@@ -3056,7 +3782,7 @@ func file_wire_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_api_proto_rawDesc), len(file_wire_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -24,6 +24,9 @@ const (
 	Muster_Submit_FullMethodName       = "/muster.v1.Muster/Submit"
 	Muster_Cancel_FullMethodName       = "/muster.v1.Muster/Cancel"
 	Muster_Release_FullMethodName      = "/muster.v1.Muster/Release"
+	Muster_Hold_FullMethodName         = "/muster.v1.Muster/Hold"
+	Muster_SetPriority_FullMethodName  = "/muster.v1.Muster/SetPriority"
+	Muster_Requeue_FullMethodName      = "/muster.v1.Muster/Requeue"
 	Muster_ListJobs_FullMethodName     = "/muster.v1.Muster/ListJobs"
 	Muster_GetJob_FullMethodName       = "/muster.v1.Muster/GetJob"
 	Muster_WatchJobs_FullMethodName    = "/muster.v1.Muster/WatchJobs"
@@ -32,8 +35,12 @@ const (
 	Muster_ListNodes_FullMethodName    = "/muster.v1.Muster/ListNodes"
 	Muster_DrainNodes_FullMethodName   = "/muster.v1.Muster/DrainNodes"
 	Muster_UndrainNodes_FullMethodName = "/muster.v1.Muster/UndrainNodes"
+	Muster_RemoveNodes_FullMethodName  = "/muster.v1.Muster/RemoveNodes"
+	Muster_LabelNode_FullMethodName    = "/muster.v1.Muster/LabelNode"
 	Muster_FenceNode_FullMethodName    = "/muster.v1.Muster/FenceNode"
 	Muster_ListServers_FullMethodName  = "/muster.v1.Muster/ListServers"
+	Muster_Events_FullMethodName       = "/muster.v1.Muster/Events"
+	Muster_WhoAmI_FullMethodName       = "/muster.v1.Muster/WhoAmI"
 )
 
 // MusterClient is the client API for Muster service.
@@ -46,6 +53,9 @@ type MusterClient interface {
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*SubmitReply, error)
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	SetPriority(ctx context.Context, in *SetPriorityRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	Requeue(ctx context.Context, in *RequeueRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsReply, error)
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*JobInfo, error)
 	// WatchJobs gives each job at once, then at each change, and ends when all have ended.
@@ -55,8 +65,13 @@ type MusterClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesReply, error)
 	DrainNodes(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	UndrainNodes(ctx context.Context, in *UndrainRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	RemoveNodes(ctx context.Context, in *RemoveNodesRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	LabelNode(ctx context.Context, in *LabelNodeRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	FenceNode(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	ListServers(ctx context.Context, in *ListServersRequest, opts ...grpc.CallOption) (*ListServersReply, error)
+	// Events gives what happened, the oldest first; with follow it goes on with what happens.
+	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventInfo], error)
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIReply, error)
 }
 
 type musterClient struct {
@@ -91,6 +106,36 @@ func (c *musterClient) Release(ctx context.Context, in *ReleaseRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NotesReply)
 	err := c.cc.Invoke(ctx, Muster_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *musterClient) Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_Hold_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *musterClient) SetPriority(ctx context.Context, in *SetPriorityRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_SetPriority_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *musterClient) Requeue(ctx context.Context, in *RequeueRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_Requeue_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +240,26 @@ func (c *musterClient) UndrainNodes(ctx context.Context, in *UndrainRequest, opt
 	return out, nil
 }
 
+func (c *musterClient) RemoveNodes(ctx context.Context, in *RemoveNodesRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_RemoveNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *musterClient) LabelNode(ctx context.Context, in *LabelNodeRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_LabelNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *musterClient) FenceNode(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*NotesReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NotesReply)
@@ -215,6 +280,35 @@ func (c *musterClient) ListServers(ctx context.Context, in *ListServersRequest, 
 	return out, nil
 }
 
+func (c *musterClient) Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventInfo], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Muster_ServiceDesc.Streams[2], Muster_Events_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[EventsRequest, EventInfo]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Muster_EventsClient = grpc.ServerStreamingClient[EventInfo]
+
+func (c *musterClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhoAmIReply)
+	err := c.cc.Invoke(ctx, Muster_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MusterServer is the server API for Muster service.
 // All implementations must embed UnimplementedMusterServer
 // for forward compatibility.
@@ -225,6 +319,9 @@ type MusterServer interface {
 	Submit(context.Context, *SubmitRequest) (*SubmitReply, error)
 	Cancel(context.Context, *CancelRequest) (*NotesReply, error)
 	Release(context.Context, *ReleaseRequest) (*NotesReply, error)
+	Hold(context.Context, *HoldRequest) (*NotesReply, error)
+	SetPriority(context.Context, *SetPriorityRequest) (*NotesReply, error)
+	Requeue(context.Context, *RequeueRequest) (*NotesReply, error)
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsReply, error)
 	GetJob(context.Context, *GetJobRequest) (*JobInfo, error)
 	// WatchJobs gives each job at once, then at each change, and ends when all have ended.
@@ -234,8 +331,13 @@ type MusterServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesReply, error)
 	DrainNodes(context.Context, *DrainRequest) (*NotesReply, error)
 	UndrainNodes(context.Context, *UndrainRequest) (*NotesReply, error)
+	RemoveNodes(context.Context, *RemoveNodesRequest) (*NotesReply, error)
+	LabelNode(context.Context, *LabelNodeRequest) (*NotesReply, error)
 	FenceNode(context.Context, *FenceRequest) (*NotesReply, error)
 	ListServers(context.Context, *ListServersRequest) (*ListServersReply, error)
+	// Events gives what happened, the oldest first; with follow it goes on with what happens.
+	Events(*EventsRequest, grpc.ServerStreamingServer[EventInfo]) error
+	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIReply, error)
 	mustEmbedUnimplementedMusterServer()
 }
 
@@ -254,6 +356,15 @@ func (UnimplementedMusterServer) Cancel(context.Context, *CancelRequest) (*Notes
 }
 func (UnimplementedMusterServer) Release(context.Context, *ReleaseRequest) (*NotesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedMusterServer) Hold(context.Context, *HoldRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Hold not implemented")
+}
+func (UnimplementedMusterServer) SetPriority(context.Context, *SetPriorityRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPriority not implemented")
+}
+func (UnimplementedMusterServer) Requeue(context.Context, *RequeueRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Requeue not implemented")
 }
 func (UnimplementedMusterServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
@@ -279,11 +390,23 @@ func (UnimplementedMusterServer) DrainNodes(context.Context, *DrainRequest) (*No
 func (UnimplementedMusterServer) UndrainNodes(context.Context, *UndrainRequest) (*NotesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method UndrainNodes not implemented")
 }
+func (UnimplementedMusterServer) RemoveNodes(context.Context, *RemoveNodesRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveNodes not implemented")
+}
+func (UnimplementedMusterServer) LabelNode(context.Context, *LabelNodeRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method LabelNode not implemented")
+}
 func (UnimplementedMusterServer) FenceNode(context.Context, *FenceRequest) (*NotesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
 }
 func (UnimplementedMusterServer) ListServers(context.Context, *ListServersRequest) (*ListServersReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListServers not implemented")
+}
+func (UnimplementedMusterServer) Events(*EventsRequest, grpc.ServerStreamingServer[EventInfo]) error {
+	return status.Error(codes.Unimplemented, "method Events not implemented")
+}
+func (UnimplementedMusterServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
 }
 func (UnimplementedMusterServer) mustEmbedUnimplementedMusterServer() {}
 func (UnimplementedMusterServer) testEmbeddedByValue()                {}
@@ -356,6 +479,60 @@ func _Muster_Release_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MusterServer).Release(ctx, req.(*ReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Muster_Hold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).Hold(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_Hold_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).Hold(ctx, req.(*HoldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Muster_SetPriority_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPriorityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).SetPriority(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_SetPriority_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).SetPriority(ctx, req.(*SetPriorityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Muster_Requeue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequeueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).Requeue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_Requeue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).Requeue(ctx, req.(*RequeueRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -490,6 +667,42 @@ func _Muster_UndrainNodes_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Muster_RemoveNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveNodesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).RemoveNodes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_RemoveNodes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).RemoveNodes(ctx, req.(*RemoveNodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Muster_LabelNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LabelNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).LabelNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_LabelNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).LabelNode(ctx, req.(*LabelNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Muster_FenceNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FenceRequest)
 	if err := dec(in); err != nil {
@@ -526,6 +739,35 @@ func _Muster_ListServers_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Muster_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(EventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(MusterServer).Events(m, &grpc.GenericServerStream[EventsRequest, EventInfo]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Muster_EventsServer = grpc.ServerStreamingServer[EventInfo]
+
+func _Muster_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Muster_ServiceDesc is the grpc.ServiceDesc for Muster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -544,6 +786,18 @@ var Muster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Muster_Release_Handler,
+		},
+		{
+			MethodName: "Hold",
+			Handler:    _Muster_Hold_Handler,
+		},
+		{
+			MethodName: "SetPriority",
+			Handler:    _Muster_SetPriority_Handler,
+		},
+		{
+			MethodName: "Requeue",
+			Handler:    _Muster_Requeue_Handler,
 		},
 		{
 			MethodName: "ListJobs",
@@ -570,12 +824,24 @@ var Muster_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Muster_UndrainNodes_Handler,
 		},
 		{
+			MethodName: "RemoveNodes",
+			Handler:    _Muster_RemoveNodes_Handler,
+		},
+		{
+			MethodName: "LabelNode",
+			Handler:    _Muster_LabelNode_Handler,
+		},
+		{
 			MethodName: "FenceNode",
 			Handler:    _Muster_FenceNode_Handler,
 		},
 		{
 			MethodName: "ListServers",
 			Handler:    _Muster_ListServers_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _Muster_WhoAmI_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
@@ -587,6 +853,11 @@ var Muster_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Logs",
 			Handler:       _Muster_Logs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Events",
+			Handler:       _Muster_Events_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -16,12 +16,29 @@ func CommandOf(c state.Command) *Command {
 			Specs:  specsOf(c.Specs),
 			Pend:   c.Pend,
 			Name:   c.Name,
+
+			Hold:        c.Hold,
+			StartWithin: int64(c.StartWithin),
 		}}}
 	case *state.Cancel:
 		return &Command{Command: &Command_Cancel{&Cancel{
 			Header: headerOf(&c.Header), Jobs: numbersOf[uint64](c.Jobs), Mode: uint32(c.Mode)}}}
 	case *state.Release:
 		return &Command{Command: &Command_Release{&Release{Header: headerOf(&c.Header), Jobs: numbersOf[uint64](c.Jobs)}}}
+	case *state.Hold:
+		return &Command{Command: &Command_Hold{&Hold{Header: headerOf(&c.Header), Jobs: numbersOf[uint64](c.Jobs)}}}
+	case *state.SetPriority:
+		return &Command{Command: &Command_SetPriority{&SetPriority{
+			Header: headerOf(&c.Header), Jobs: numbersOf[uint64](c.Jobs), Priority: int64(c.Priority)}}}
+	case *state.Requeue:
+		return &Command{Command: &Command_Requeue{&Requeue{Header: headerOf(&c.Header), Jobs: numbersOf[uint64](c.Jobs)}}}
+	case *state.RemoveNodes:
+		return &Command{Command: &Command_RemoveNodes{&RemoveNodes{Header: headerOf(&c.Header), Nodes: c.Nodes}}}
+	case *state.LabelNode:
+		return &Command{Command: &Command_LabelNode{&LabelNode{
+			Header: headerOf(&c.Header), Node: c.Node, Set: labelsOf(c.Set), Remove: c.Remove}}}
+	case *state.StartDue:
+		return &Command{Command: &Command_StartDue{&StartDue{Term: c.Term, Jobs: numbersOf[uint64](c.Jobs)}}}
 	case *state.DrainNodes:
 		return &Command{Command: &Command_DrainNodes{&DrainNodes{
 			Header:      headerOf(&c.Header),
@@ -132,6 +149,32 @@ func (d *decoder) command(x *Command) state.Command {
 			d.known("Release", x.unknownFields)
 			return &state.Release{Header: d.header(x.Header), Jobs: numbersOf[muster.JobID](x.Jobs)}
 		})
+	case *Command_Hold:
+		return decode(d, "Hold", c.Hold, func(x *Hold) state.Command {
+			d.known("Hold", x.unknownFields)
+			return &state.Hold{Header: d.header(x.Header), Jobs: numbersOf[muster.JobID](x.Jobs)}
+		})
+	case *Command_SetPriority:
+		return decode(d, "SetPriority", c.SetPriority, func(x *SetPriority) state.Command {
+			d.known("SetPriority", x.unknownFields)
+			return &state.SetPriority{Header: d.header(x.Header), Jobs: numbersOf[muster.JobID](x.Jobs),
+				Priority: d.number("SetPriority.priority", x.Priority)}
+		})
+	case *Command_Requeue:
+		return decode(d, "Requeue", c.Requeue, func(x *Requeue) state.Command {
+			d.known("Requeue", x.unknownFields)
+			return &state.Requeue{Header: d.header(x.Header), Jobs: numbersOf[muster.JobID](x.Jobs)}
+		})
+	case *Command_RemoveNodes:
+		return decode(d, "RemoveNodes", c.RemoveNodes, func(x *RemoveNodes) state.Command {
+			d.known("RemoveNodes", x.unknownFields)
+			return &state.RemoveNodes{Header: d.header(x.Header), Nodes: x.Nodes}
+		})
+	case *Command_LabelNode:
+		return decode(d, "LabelNode", c.LabelNode, func(x *LabelNode) state.Command {
+			d.known("LabelNode", x.unknownFields)
+			return &state.LabelNode{Header: d.header(x.Header), Node: x.Node, Set: d.labels(x.Set), Remove: x.Remove}
+		})
 	case *Command_DrainNodes:
 		return decode(d, "DrainNodes", c.DrainNodes, func(x *DrainNodes) state.Command {
 			d.known("DrainNodes", x.unknownFields)
@@ -207,6 +250,11 @@ func (d *decoder) duty(x *Command) state.Command {
 			d.known("Wake", x.unknownFields)
 			return &state.Wake{Term: x.Term, Jobs: numbersOf[muster.JobID](x.Jobs)}
 		})
+	case *Command_StartDue:
+		return decode(d, "StartDue", c.StartDue, func(x *StartDue) state.Command {
+			d.known("StartDue", x.unknownFields)
+			return &state.StartDue{Term: x.Term, Jobs: numbersOf[muster.JobID](x.Jobs)}
+		})
 	case *Command_DrainDue:
 		return decode(d, "DrainDue", c.DrainDue, func(x *DrainDue) state.Command {
 			d.known("DrainDue", x.unknownFields)
@@ -250,6 +298,9 @@ func (d *decoder) submit(x *Submit) state.Command {
 		Specs:  domainList(d, "Submit.specs", x.Specs, d.jobSpec),
 		Pend:   x.Pend,
 		Name:   x.Name,
+
+		Hold:        x.Hold,
+		StartWithin: d.duration("Submit.start_within", x.StartWithin),
 	}
 }
 

@@ -30,9 +30,11 @@ var highest = map[reflect.Type]uint64{
 	reflect.TypeFor[muster.AllocPhase]():   uint64(muster.AllocEnded),
 	reflect.TypeFor[muster.Class]():        uint64(muster.ClassCollateral),
 	reflect.TypeFor[muster.StopMode]():     uint64(muster.StopKill),
+	reflect.TypeFor[state.EventKind]():     uint64(state.EventQueues),
 	reflect.TypeFor[muster.GPUHealth]():    uint64(muster.GPULost),
 	reflect.TypeFor[muster.SignalTarget](): uint64(muster.ToAll),
 	reflect.TypeFor[muster.Replace]():      uint64(muster.ReplaceImmediately),
+	reflect.TypeFor[muster.Start]():        uint64(muster.StartFirst),
 }
 
 func (f *filler) fill(t *testing.T, v reflect.Value) {
@@ -95,9 +97,10 @@ var words = map[reflect.Type]string{
 var (
 	commands = []state.Command{&state.Submit{}, &state.Cancel{}, &state.Release{}, &state.DrainNodes{}, &state.UndrainNodes{},
 		&state.FenceNode{}, &state.ApplyQueues{}, &state.RegisterNode{}, &state.ReportAllocs{}, &state.InitCluster{}, &state.CommitPlan{},
-		&state.EndLeases{}, &state.Wake{}, &state.DrainDue{}, &state.Purge{}}
+		&state.EndLeases{}, &state.Wake{}, &state.DrainDue{}, &state.Purge{}, &state.Hold{}, &state.SetPriority{},
+		&state.Requeue{}, &state.RemoveNodes{}, &state.LabelNode{}, &state.StartDue{}}
 	rows = []state.Row{&state.Cluster{}, &state.SpecRow{}, &state.ShapeRow{}, &muster.Queue{}, &muster.Node{}, &muster.Job{},
-		&muster.Allocation{}, &state.RequestRow{}}
+		&muster.Allocation{}, &state.RequestRow{}, &state.Event{}}
 )
 
 func TestTheTestKnowsEveryCommand(t *testing.T) {

@@ -1185,6 +1185,7 @@ type Job struct {
 	ExitCode        int64                  `protobuf:"varint,18,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Reason          string                 `protobuf:"bytes,19,opt,name=reason,proto3" json:"reason,omitempty"`
 	Attempts        []*Attempt             `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	StartBy         int64                  `protobuf:"varint,21,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1357,6 +1358,13 @@ func (x *Job) GetAttempts() []*Attempt {
 		return x.Attempts
 	}
 	return nil
+}
+
+func (x *Job) GetStartBy() int64 {
+	if x != nil {
+		return x.StartBy
+	}
+	return 0
 }
 
 type Attempt struct {
@@ -1999,6 +2007,8 @@ type Node struct {
 	FreeMemory     int64                  `protobuf:"varint,24,opt,name=free_memory,json=freeMemory,proto3" json:"free_memory,omitempty"`
 	Allocs         int64                  `protobuf:"varint,25,opt,name=allocs,proto3" json:"allocs,omitempty"`
 	NextPort       uint32                 `protobuf:"varint,26,opt,name=next_port,json=nextPort,proto3" json:"next_port,omitempty"`
+	Removed        bool                   `protobuf:"varint,27,opt,name=removed,proto3" json:"removed,omitempty"`
+	SetLabels      []*SetLabel            `protobuf:"bytes,28,rep,name=set_labels,json=setLabels,proto3" json:"set_labels,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2215,6 +2225,88 @@ func (x *Node) GetNextPort() uint32 {
 	return 0
 }
 
+func (x *Node) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *Node) GetSetLabels() []*SetLabel {
+	if x != nil {
+		return x.SetLabels
+	}
+	return nil
+}
+
+type SetLabel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	HasOwn        bool                   `protobuf:"varint,3,opt,name=has_own,json=hasOwn,proto3" json:"has_own,omitempty"`
+	Own           string                 `protobuf:"bytes,4,opt,name=own,proto3" json:"own,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLabel) Reset() {
+	*x = SetLabel{}
+	mi := &file_wire_domain_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLabel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLabel) ProtoMessage() {}
+
+func (x *SetLabel) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLabel.ProtoReflect.Descriptor instead.
+func (*SetLabel) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SetLabel) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetLabel) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SetLabel) GetHasOwn() bool {
+	if x != nil {
+		return x.HasOwn
+	}
+	return false
+}
+
+func (x *SetLabel) GetOwn() string {
+	if x != nil {
+		return x.Own
+	}
+	return ""
+}
+
 type ShapeGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2227,7 +2319,7 @@ type ShapeGroup struct {
 
 func (x *ShapeGroup) Reset() {
 	*x = ShapeGroup{}
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2331,7 @@ func (x *ShapeGroup) String() string {
 func (*ShapeGroup) ProtoMessage() {}
 
 func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2344,7 @@ func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeGroup.ProtoReflect.Descriptor instead.
 func (*ShapeGroup) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{22}
+	return file_wire_domain_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShapeGroup) GetCount() int64 {
@@ -2292,7 +2384,7 @@ type Shape struct {
 
 func (x *Shape) Reset() {
 	*x = Shape{}
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2396,7 @@ func (x *Shape) String() string {
 func (*Shape) ProtoMessage() {}
 
 func (x *Shape) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2409,7 @@ func (x *Shape) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shape.ProtoReflect.Descriptor instead.
 func (*Shape) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{23}
+	return file_wire_domain_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Shape) GetGroups() []*ShapeGroup {
@@ -2340,7 +2432,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_wire_domain_proto_msgTypes[24]
+	mi := &file_wire_domain_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2444,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[24]
+	mi := &file_wire_domain_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2457,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{24}
+	return file_wire_domain_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Queue) GetName() string {
@@ -2426,7 +2518,7 @@ type QueueSpec struct {
 
 func (x *QueueSpec) Reset() {
 	*x = QueueSpec{}
-	mi := &file_wire_domain_proto_msgTypes[25]
+	mi := &file_wire_domain_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2530,7 @@ func (x *QueueSpec) String() string {
 func (*QueueSpec) ProtoMessage() {}
 
 func (x *QueueSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[25]
+	mi := &file_wire_domain_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +2543,7 @@ func (x *QueueSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSpec.ProtoReflect.Descriptor instead.
 func (*QueueSpec) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{25}
+	return file_wire_domain_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QueueSpec) GetName() string {
@@ -2569,7 +2661,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_wire_domain_proto_msgTypes[26]
+	mi := &file_wire_domain_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2673,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[26]
+	mi := &file_wire_domain_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2686,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{26}
+	return file_wire_domain_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Quota) GetModel() string {
@@ -2622,7 +2714,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_wire_domain_proto_msgTypes[27]
+	mi := &file_wire_domain_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2726,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[27]
+	mi := &file_wire_domain_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2739,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{27}
+	return file_wire_domain_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QueueDefaults) GetTimeLimit() int64 {
@@ -2683,7 +2775,7 @@ type QueueCaps struct {
 
 func (x *QueueCaps) Reset() {
 	*x = QueueCaps{}
-	mi := &file_wire_domain_proto_msgTypes[28]
+	mi := &file_wire_domain_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2787,7 @@ func (x *QueueCaps) String() string {
 func (*QueueCaps) ProtoMessage() {}
 
 func (x *QueueCaps) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[28]
+	mi := &file_wire_domain_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2800,7 @@ func (x *QueueCaps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCaps.ProtoReflect.Descriptor instead.
 func (*QueueCaps) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{28}
+	return file_wire_domain_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *QueueCaps) GetTimeLimit() int64 {
@@ -2749,7 +2841,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_wire_domain_proto_msgTypes[29]
+	mi := &file_wire_domain_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2853,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[29]
+	mi := &file_wire_domain_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2866,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{29}
+	return file_wire_domain_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Budget) GetPeriod() string {
@@ -2802,7 +2894,7 @@ type IdleRule struct {
 
 func (x *IdleRule) Reset() {
 	*x = IdleRule{}
-	mi := &file_wire_domain_proto_msgTypes[30]
+	mi := &file_wire_domain_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2906,7 @@ func (x *IdleRule) String() string {
 func (*IdleRule) ProtoMessage() {}
 
 func (x *IdleRule) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[30]
+	mi := &file_wire_domain_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2919,7 @@ func (x *IdleRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleRule.ProtoReflect.Descriptor instead.
 func (*IdleRule) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{30}
+	return file_wire_domain_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *IdleRule) GetAfter() int64 {
@@ -2870,7 +2962,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_wire_domain_proto_msgTypes[31]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2974,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[31]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2987,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{31}
+	return file_wire_domain_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Policy) GetFairShare() bool {
@@ -2987,7 +3079,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_domain_proto_msgTypes[32]
+	mi := &file_wire_domain_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3091,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[32]
+	mi := &file_wire_domain_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3104,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{32}
+	return file_wire_domain_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Error) GetKind() string {
@@ -3155,7 +3247,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\x9e\x04\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xb9\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x14\n" +
@@ -3177,7 +3269,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x05class\x18\x11 \x01(\rR\x05class\x12\x1b\n" +
 	"\texit_code\x18\x12 \x01(\x03R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\x13 \x01(\tR\x06reason\x12.\n" +
-	"\battempts\x18\x14 \x03(\v2\x12.muster.v1.AttemptR\battempts\"\xaa\x02\n" +
+	"\battempts\x18\x14 \x03(\v2\x12.muster.v1.AttemptR\battempts\x12\x19\n" +
+	"\bstart_by\x18\x15 \x01(\x03R\astartBy\"\xaa\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06placed\x18\x02 \x01(\x03R\x06placed\x12\x18\n" +
@@ -3240,7 +3333,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x15\n" +
 	"\x06bus_id\x18\x04 \x01(\tR\x05busId\x12\x16\n" +
 	"\x06health\x18\x05 \x01(\rR\x06health\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xca\x05\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x98\x06\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3271,7 +3364,15 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\vfree_memory\x18\x18 \x01(\x03R\n" +
 	"freeMemory\x12\x16\n" +
 	"\x06allocs\x18\x19 \x01(\x03R\x06allocs\x12\x1b\n" +
-	"\tnext_port\x18\x1a \x01(\rR\bnextPort\"\xa7\x01\n" +
+	"\tnext_port\x18\x1a \x01(\rR\bnextPort\x12\x18\n" +
+	"\aremoved\x18\x1b \x01(\bR\aremoved\x122\n" +
+	"\n" +
+	"set_labels\x18\x1c \x03(\v2\x13.muster.v1.SetLabelR\tsetLabels\"]\n" +
+	"\bSetLabel\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x17\n" +
+	"\ahas_own\x18\x03 \x01(\bR\x06hasOwn\x12\x10\n" +
+	"\x03own\x18\x04 \x01(\tR\x03own\"\xa7\x01\n" +
 	"\n" +
 	"ShapeGroup\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x16\n" +
@@ -3363,7 +3464,7 @@ func file_wire_domain_proto_rawDescGZIP() []byte {
 	return file_wire_domain_proto_rawDescData
 }
 
-var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_wire_domain_proto_goTypes = []any{
 	(*AllocID)(nil),       // 0: muster.v1.AllocID
 	(*Version)(nil),       // 1: muster.v1.Version
@@ -3387,17 +3488,18 @@ var file_wire_domain_proto_goTypes = []any{
 	(*Drain)(nil),         // 19: muster.v1.Drain
 	(*GPU)(nil),           // 20: muster.v1.GPU
 	(*Node)(nil),          // 21: muster.v1.Node
-	(*ShapeGroup)(nil),    // 22: muster.v1.ShapeGroup
-	(*Shape)(nil),         // 23: muster.v1.Shape
-	(*Queue)(nil),         // 24: muster.v1.Queue
-	(*QueueSpec)(nil),     // 25: muster.v1.QueueSpec
-	(*Quota)(nil),         // 26: muster.v1.Quota
-	(*QueueDefaults)(nil), // 27: muster.v1.QueueDefaults
-	(*QueueCaps)(nil),     // 28: muster.v1.QueueCaps
-	(*Budget)(nil),        // 29: muster.v1.Budget
-	(*IdleRule)(nil),      // 30: muster.v1.IdleRule
-	(*Policy)(nil),        // 31: muster.v1.Policy
-	(*Error)(nil),         // 32: muster.v1.Error
+	(*SetLabel)(nil),      // 22: muster.v1.SetLabel
+	(*ShapeGroup)(nil),    // 23: muster.v1.ShapeGroup
+	(*Shape)(nil),         // 24: muster.v1.Shape
+	(*Queue)(nil),         // 25: muster.v1.Queue
+	(*QueueSpec)(nil),     // 26: muster.v1.QueueSpec
+	(*Quota)(nil),         // 27: muster.v1.Quota
+	(*QueueDefaults)(nil), // 28: muster.v1.QueueDefaults
+	(*QueueCaps)(nil),     // 29: muster.v1.QueueCaps
+	(*Budget)(nil),        // 30: muster.v1.Budget
+	(*IdleRule)(nil),      // 31: muster.v1.IdleRule
+	(*Policy)(nil),        // 32: muster.v1.Policy
+	(*Error)(nil),         // 33: muster.v1.Error
 }
 var file_wire_domain_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.JobSpec.labels:type_name -> muster.v1.Label
@@ -3421,21 +3523,22 @@ var file_wire_domain_proto_depIdxs = []int32{
 	19, // 18: muster.v1.Node.drain:type_name -> muster.v1.Drain
 	2,  // 19: muster.v1.Node.labels:type_name -> muster.v1.Label
 	20, // 20: muster.v1.Node.gpus:type_name -> muster.v1.GPU
-	5,  // 21: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
-	13, // 22: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
-	22, // 23: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
-	25, // 24: muster.v1.Queue.spec:type_name -> muster.v1.QueueSpec
-	26, // 25: muster.v1.QueueSpec.quota:type_name -> muster.v1.Quota
-	27, // 26: muster.v1.QueueSpec.defaults:type_name -> muster.v1.QueueDefaults
-	28, // 27: muster.v1.QueueSpec.caps:type_name -> muster.v1.QueueCaps
-	5,  // 28: muster.v1.QueueSpec.constraints:type_name -> muster.v1.Constraint
-	29, // 29: muster.v1.QueueSpec.budget:type_name -> muster.v1.Budget
-	30, // 30: muster.v1.QueueSpec.idle:type_name -> muster.v1.IdleRule
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	22, // 21: muster.v1.Node.set_labels:type_name -> muster.v1.SetLabel
+	5,  // 22: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
+	13, // 23: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
+	23, // 24: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
+	26, // 25: muster.v1.Queue.spec:type_name -> muster.v1.QueueSpec
+	27, // 26: muster.v1.QueueSpec.quota:type_name -> muster.v1.Quota
+	28, // 27: muster.v1.QueueSpec.defaults:type_name -> muster.v1.QueueDefaults
+	29, // 28: muster.v1.QueueSpec.caps:type_name -> muster.v1.QueueCaps
+	5,  // 29: muster.v1.QueueSpec.constraints:type_name -> muster.v1.Constraint
+	30, // 30: muster.v1.QueueSpec.budget:type_name -> muster.v1.Budget
+	31, // 31: muster.v1.QueueSpec.idle:type_name -> muster.v1.IdleRule
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_wire_domain_proto_init() }
@@ -3449,7 +3552,7 @@ func file_wire_domain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_domain_proto_rawDesc), len(file_wire_domain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

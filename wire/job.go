@@ -109,6 +109,7 @@ func JobOf(j *muster.Job) *Job {
 		ExitCode:        int64(j.ExitCode),
 		Reason:          j.Reason,
 		Attempts:        listOf(j.Attempts, attemptOf),
+		StartBy:         int64(j.StartBy),
 	}
 }
 
@@ -144,6 +145,7 @@ func (d *decoder) job(x *Job) *muster.Job {
 		ExitCode:        d.number("Job.exit_code", x.ExitCode),
 		Reason:          x.Reason,
 		Attempts:        domainList(d, "Job.attempts", x.Attempts, d.attempt),
+		StartBy:         d.time("Job.start_by", x.StartBy),
 	}
 	d.hash("Job.spec", j.Spec[:], x.Spec)
 	return j

@@ -81,6 +81,8 @@ type Submit struct {
 	Specs         []*JobSpec             `protobuf:"bytes,2,rep,name=specs,proto3" json:"specs,omitempty"`
 	Pend          bool                   `protobuf:"varint,3,opt,name=pend,proto3" json:"pend,omitempty"`
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Hold          bool                   `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
+	StartWithin   int64                  `protobuf:"varint,6,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,6 +143,20 @@ func (x *Submit) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *Submit) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *Submit) GetStartWithin() int64 {
+	if x != nil {
+		return x.StartWithin
+	}
+	return 0
 }
 
 type Cancel struct {
@@ -255,6 +271,342 @@ func (x *Release) GetJobs() []uint64 {
 	return nil
 }
 
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Jobs          []uint64               `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_wire_log_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hold) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *Hold) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type SetPriority struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Jobs          []uint64               `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPriority) Reset() {
+	*x = SetPriority{}
+	mi := &file_wire_log_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPriority) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPriority) ProtoMessage() {}
+
+func (x *SetPriority) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPriority.ProtoReflect.Descriptor instead.
+func (*SetPriority) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetPriority) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *SetPriority) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *SetPriority) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+type Requeue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Jobs          []uint64               `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requeue) Reset() {
+	*x = Requeue{}
+	mi := &file_wire_log_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requeue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requeue) ProtoMessage() {}
+
+func (x *Requeue) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requeue.ProtoReflect.Descriptor instead.
+func (*Requeue) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Requeue) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *Requeue) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type RemoveNodes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodes) Reset() {
+	*x = RemoveNodes{}
+	mi := &file_wire_log_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodes) ProtoMessage() {}
+
+func (x *RemoveNodes) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodes.ProtoReflect.Descriptor instead.
+func (*RemoveNodes) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveNodes) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *RemoveNodes) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type LabelNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Set           []*Label               `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	Remove        []string               `protobuf:"bytes,4,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelNode) Reset() {
+	*x = LabelNode{}
+	mi := &file_wire_log_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelNode) ProtoMessage() {}
+
+func (x *LabelNode) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelNode.ProtoReflect.Descriptor instead.
+func (*LabelNode) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LabelNode) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *LabelNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LabelNode) GetSet() []*Label {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *LabelNode) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+type StartDue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Jobs          []uint64               `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartDue) Reset() {
+	*x = StartDue{}
+	mi := &file_wire_log_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartDue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartDue) ProtoMessage() {}
+
+func (x *StartDue) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartDue.ProtoReflect.Descriptor instead.
+func (*StartDue) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StartDue) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *StartDue) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
 type DrainNodes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
@@ -268,7 +620,7 @@ type DrainNodes struct {
 
 func (x *DrainNodes) Reset() {
 	*x = DrainNodes{}
-	mi := &file_wire_log_proto_msgTypes[4]
+	mi := &file_wire_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +632,7 @@ func (x *DrainNodes) String() string {
 func (*DrainNodes) ProtoMessage() {}
 
 func (x *DrainNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[4]
+	mi := &file_wire_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,7 +645,7 @@ func (x *DrainNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodes.ProtoReflect.Descriptor instead.
 func (*DrainNodes) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{4}
+	return file_wire_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainNodes) GetHeader() *Header {
@@ -341,7 +693,7 @@ type UndrainNodes struct {
 
 func (x *UndrainNodes) Reset() {
 	*x = UndrainNodes{}
-	mi := &file_wire_log_proto_msgTypes[5]
+	mi := &file_wire_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +705,7 @@ func (x *UndrainNodes) String() string {
 func (*UndrainNodes) ProtoMessage() {}
 
 func (x *UndrainNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[5]
+	mi := &file_wire_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +718,7 @@ func (x *UndrainNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodes.ProtoReflect.Descriptor instead.
 func (*UndrainNodes) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{5}
+	return file_wire_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UndrainNodes) GetHeader() *Header {
@@ -393,7 +745,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_wire_log_proto_msgTypes[6]
+	mi := &file_wire_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +757,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[6]
+	mi := &file_wire_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +770,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{6}
+	return file_wire_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FenceNode) GetHeader() *Header {
@@ -446,7 +798,7 @@ type ApplyQueues struct {
 
 func (x *ApplyQueues) Reset() {
 	*x = ApplyQueues{}
-	mi := &file_wire_log_proto_msgTypes[7]
+	mi := &file_wire_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +810,7 @@ func (x *ApplyQueues) String() string {
 func (*ApplyQueues) ProtoMessage() {}
 
 func (x *ApplyQueues) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[7]
+	mi := &file_wire_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +823,7 @@ func (x *ApplyQueues) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyQueues.ProtoReflect.Descriptor instead.
 func (*ApplyQueues) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{7}
+	return file_wire_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyQueues) GetHeader() *Header {
@@ -507,7 +859,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_wire_log_proto_msgTypes[8]
+	mi := &file_wire_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +871,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[8]
+	mi := &file_wire_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +884,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{8}
+	return file_wire_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -573,7 +925,7 @@ type ReportAllocs struct {
 
 func (x *ReportAllocs) Reset() {
 	*x = ReportAllocs{}
-	mi := &file_wire_log_proto_msgTypes[9]
+	mi := &file_wire_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +937,7 @@ func (x *ReportAllocs) String() string {
 func (*ReportAllocs) ProtoMessage() {}
 
 func (x *ReportAllocs) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[9]
+	mi := &file_wire_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +950,7 @@ func (x *ReportAllocs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAllocs.ProtoReflect.Descriptor instead.
 func (*ReportAllocs) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{9}
+	return file_wire_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportAllocs) GetNode() uint32 {
@@ -624,7 +976,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_wire_log_proto_msgTypes[10]
+	mi := &file_wire_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +988,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[10]
+	mi := &file_wire_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +1001,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{10}
+	return file_wire_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InitCluster) GetClusterId() string {
@@ -669,7 +1021,7 @@ type CommitPlan struct {
 
 func (x *CommitPlan) Reset() {
 	*x = CommitPlan{}
-	mi := &file_wire_log_proto_msgTypes[11]
+	mi := &file_wire_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +1033,7 @@ func (x *CommitPlan) String() string {
 func (*CommitPlan) ProtoMessage() {}
 
 func (x *CommitPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[11]
+	mi := &file_wire_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +1046,7 @@ func (x *CommitPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitPlan.ProtoReflect.Descriptor instead.
 func (*CommitPlan) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{11}
+	return file_wire_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommitPlan) GetTerm() uint64 {
@@ -722,7 +1074,7 @@ type GangPlacement struct {
 
 func (x *GangPlacement) Reset() {
 	*x = GangPlacement{}
-	mi := &file_wire_log_proto_msgTypes[12]
+	mi := &file_wire_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +1086,7 @@ func (x *GangPlacement) String() string {
 func (*GangPlacement) ProtoMessage() {}
 
 func (x *GangPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[12]
+	mi := &file_wire_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +1099,7 @@ func (x *GangPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GangPlacement.ProtoReflect.Descriptor instead.
 func (*GangPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{12}
+	return file_wire_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GangPlacement) GetJob() uint64 {
@@ -785,7 +1137,7 @@ type RankPlacement struct {
 
 func (x *RankPlacement) Reset() {
 	*x = RankPlacement{}
-	mi := &file_wire_log_proto_msgTypes[13]
+	mi := &file_wire_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +1149,7 @@ func (x *RankPlacement) String() string {
 func (*RankPlacement) ProtoMessage() {}
 
 func (x *RankPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[13]
+	mi := &file_wire_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +1162,7 @@ func (x *RankPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPlacement.ProtoReflect.Descriptor instead.
 func (*RankPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{13}
+	return file_wire_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RankPlacement) GetGroup() int64 {
@@ -869,7 +1221,7 @@ type EndLeases struct {
 
 func (x *EndLeases) Reset() {
 	*x = EndLeases{}
-	mi := &file_wire_log_proto_msgTypes[14]
+	mi := &file_wire_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1233,7 @@ func (x *EndLeases) String() string {
 func (*EndLeases) ProtoMessage() {}
 
 func (x *EndLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[14]
+	mi := &file_wire_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1246,7 @@ func (x *EndLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndLeases.ProtoReflect.Descriptor instead.
 func (*EndLeases) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{14}
+	return file_wire_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EndLeases) GetTerm() uint64 {
@@ -949,7 +1301,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_wire_log_proto_msgTypes[15]
+	mi := &file_wire_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1313,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[15]
+	mi := &file_wire_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1326,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{15}
+	return file_wire_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Wake) GetTerm() uint64 {
@@ -1001,7 +1353,7 @@ type DrainDue struct {
 
 func (x *DrainDue) Reset() {
 	*x = DrainDue{}
-	mi := &file_wire_log_proto_msgTypes[16]
+	mi := &file_wire_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1365,7 @@ func (x *DrainDue) String() string {
 func (*DrainDue) ProtoMessage() {}
 
 func (x *DrainDue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[16]
+	mi := &file_wire_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1378,7 @@ func (x *DrainDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainDue.ProtoReflect.Descriptor instead.
 func (*DrainDue) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{16}
+	return file_wire_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainDue) GetTerm() uint64 {
@@ -1053,7 +1405,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_wire_log_proto_msgTypes[17]
+	mi := &file_wire_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1417,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[17]
+	mi := &file_wire_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1430,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{17}
+	return file_wire_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Purge) GetTerm() uint64 {
@@ -1113,6 +1465,12 @@ type Command struct {
 	//	*Command_Wake
 	//	*Command_DrainDue
 	//	*Command_Purge
+	//	*Command_Hold
+	//	*Command_SetPriority
+	//	*Command_Requeue
+	//	*Command_RemoveNodes
+	//	*Command_LabelNode
+	//	*Command_StartDue
 	//	*Command_ApplyQueues
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -1121,7 +1479,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1491,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1504,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{18}
+	return file_wire_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -1282,6 +1640,60 @@ func (x *Command) GetPurge() *Purge {
 	return nil
 }
 
+func (x *Command) GetHold() *Hold {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Hold); ok {
+			return x.Hold
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetPriority() *SetPriority {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetPriority); ok {
+			return x.SetPriority
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRequeue() *Requeue {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Requeue); ok {
+			return x.Requeue
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveNodes() *RemoveNodes {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RemoveNodes); ok {
+			return x.RemoveNodes
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetLabelNode() *LabelNode {
+	if x != nil {
+		if x, ok := x.Command.(*Command_LabelNode); ok {
+			return x.LabelNode
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetStartDue() *StartDue {
+	if x != nil {
+		if x, ok := x.Command.(*Command_StartDue); ok {
+			return x.StartDue
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetApplyQueues() *ApplyQueues {
 	if x != nil {
 		if x, ok := x.Command.(*Command_ApplyQueues); ok {
@@ -1351,6 +1763,30 @@ type Command_Purge struct {
 	Purge *Purge `protobuf:"bytes,14,opt,name=purge,proto3,oneof"`
 }
 
+type Command_Hold struct {
+	Hold *Hold `protobuf:"bytes,20,opt,name=hold,proto3,oneof"`
+}
+
+type Command_SetPriority struct {
+	SetPriority *SetPriority `protobuf:"bytes,21,opt,name=set_priority,json=setPriority,proto3,oneof"`
+}
+
+type Command_Requeue struct {
+	Requeue *Requeue `protobuf:"bytes,22,opt,name=requeue,proto3,oneof"`
+}
+
+type Command_RemoveNodes struct {
+	RemoveNodes *RemoveNodes `protobuf:"bytes,23,opt,name=remove_nodes,json=removeNodes,proto3,oneof"`
+}
+
+type Command_LabelNode struct {
+	LabelNode *LabelNode `protobuf:"bytes,24,opt,name=label_node,json=labelNode,proto3,oneof"`
+}
+
+type Command_StartDue struct {
+	StartDue *StartDue `protobuf:"bytes,25,opt,name=start_due,json=startDue,proto3,oneof"`
+}
+
 type Command_ApplyQueues struct {
 	ApplyQueues *ApplyQueues `protobuf:"bytes,15,opt,name=apply_queues,json=applyQueues,proto3,oneof"`
 }
@@ -1383,6 +1819,18 @@ func (*Command_DrainDue) isCommand_Command() {}
 
 func (*Command_Purge) isCommand_Command() {}
 
+func (*Command_Hold) isCommand_Command() {}
+
+func (*Command_SetPriority) isCommand_Command() {}
+
+func (*Command_Requeue) isCommand_Command() {}
+
+func (*Command_RemoveNodes) isCommand_Command() {}
+
+func (*Command_LabelNode) isCommand_Command() {}
+
+func (*Command_StartDue) isCommand_Command() {}
+
 func (*Command_ApplyQueues) isCommand_Command() {}
 
 type Entry struct {
@@ -1395,7 +1843,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1855,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1868,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{19}
+	return file_wire_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Entry) GetStamp() int64 {
@@ -1447,7 +1895,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1907,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1920,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{20}
+	return file_wire_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Refusal) GetJob() uint64 {
@@ -1504,7 +1952,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1964,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1977,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{21}
+	return file_wire_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Result) GetErr() *Error {
@@ -1598,7 +2046,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +2058,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +2071,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{22}
+	return file_wire_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cluster) GetId() string {
@@ -1700,7 +2148,7 @@ type ShapeRow struct {
 
 func (x *ShapeRow) Reset() {
 	*x = ShapeRow{}
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +2160,7 @@ func (x *ShapeRow) String() string {
 func (*ShapeRow) ProtoMessage() {}
 
 func (x *ShapeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +2173,7 @@ func (x *ShapeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeRow.ProtoReflect.Descriptor instead.
 func (*ShapeRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{23}
+	return file_wire_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ShapeRow) GetId() uint32 {
@@ -1760,7 +2208,7 @@ type SpecRow struct {
 
 func (x *SpecRow) Reset() {
 	*x = SpecRow{}
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2220,7 @@ func (x *SpecRow) String() string {
 func (*SpecRow) ProtoMessage() {}
 
 func (x *SpecRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2233,7 @@ func (x *SpecRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRow.ProtoReflect.Descriptor instead.
 func (*SpecRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{24}
+	return file_wire_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SpecRow) GetId() []byte {
@@ -1821,7 +2269,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +2281,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +2294,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{25}
+	return file_wire_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RequestRow) GetId() string {
@@ -1877,6 +2325,147 @@ func (x *RequestRow) GetExpires() int64 {
 	return 0
 }
 
+// Event is something that happened, kept for people.
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Nth           uint32                 `protobuf:"varint,2,opt,name=nth,proto3" json:"nth,omitempty"`
+	Time          int64                  `protobuf:"varint,3,opt,name=time,proto3" json:"time,omitempty"`
+	Kind          uint32                 `protobuf:"varint,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Job           uint64                 `protobuf:"varint,5,opt,name=job,proto3" json:"job,omitempty"`
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	Queue         string                 `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          uint32                 `protobuf:"varint,10,opt,name=node,proto3" json:"node,omitempty"`
+	Class         uint32                 `protobuf:"varint,11,opt,name=class,proto3" json:"class,omitempty"`
+	ExitCode      int64                  `protobuf:"varint,12,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Text          string                 `protobuf:"bytes,13,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_wire_log_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Event) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Event) GetNth() uint32 {
+	if x != nil {
+		return x.Nth
+	}
+	return 0
+}
+
+func (x *Event) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *Event) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Event) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Event) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Event) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Event) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Event) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Event) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Event) GetClass() uint32 {
+	if x != nil {
+		return x.Class
+	}
+	return 0
+}
+
+func (x *Event) GetExitCode() int64 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Event) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Row:
@@ -1889,6 +2478,7 @@ type Row struct {
 	//	*Row_Job
 	//	*Row_Allocation
 	//	*Row_Request
+	//	*Row_Event
 	Row           isRow_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1896,7 +2486,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2498,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2511,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{26}
+	return file_wire_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Row) GetRow() isRow_Row {
@@ -2003,6 +2593,15 @@ func (x *Row) GetRequest() *RequestRow {
 	return nil
 }
 
+func (x *Row) GetEvent() *Event {
+	if x != nil {
+		if x, ok := x.Row.(*Row_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
 type isRow_Row interface {
 	isRow_Row()
 }
@@ -2039,6 +2638,10 @@ type Row_Request struct {
 	Request *RequestRow `protobuf:"bytes,8,opt,name=request,proto3,oneof"`
 }
 
+type Row_Event struct {
+	Event *Event `protobuf:"bytes,20,opt,name=event,proto3,oneof"`
+}
+
 func (*Row_Cluster) isRow_Row() {}
 
 func (*Row_Spec) isRow_Row() {}
@@ -2055,6 +2658,8 @@ func (*Row_Allocation) isRow_Row() {}
 
 func (*Row_Request) isRow_Row() {}
 
+func (*Row_Event) isRow_Row() {}
+
 // SnapshotHeader stands before the rows of a snapshot file.
 type SnapshotHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2067,7 +2672,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_wire_log_proto_msgTypes[27]
+	mi := &file_wire_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2684,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[27]
+	mi := &file_wire_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2697,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{27}
+	return file_wire_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2124,18 +2729,41 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x06Header\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\"\x85\x01\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"\xbc\x01\n" +
 	"\x06Submit\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12(\n" +
 	"\x05specs\x18\x02 \x03(\v2\x12.muster.v1.JobSpecR\x05specs\x12\x12\n" +
 	"\x04pend\x18\x03 \x01(\bR\x04pend\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"[\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04hold\x18\x05 \x01(\bR\x04hold\x12!\n" +
+	"\fstart_within\x18\x06 \x01(\x03R\vstartWithin\"[\n" +
 	"\x06Cancel\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\rR\x04mode\"H\n" +
 	"\aRelease\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"E\n" +
+	"\x04Hold\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"h\n" +
+	"\vSetPriority\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\"H\n" +
+	"\aRequeue\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"N\n" +
+	"\vRemoveNodes\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x86\x01\n" +
+	"\tLabelNode\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\"\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.muster.v1.LabelR\x03set\x12\x16\n" +
+	"\x06remove\x18\x04 \x03(\tR\x06remove\"2\n" +
+	"\bStartDue\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\xa4\x01\n" +
 	"\n" +
 	"DrainNodes\x12)\n" +
@@ -2196,7 +2824,7 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\rR\x04node\"/\n" +
 	"\x05Purge\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\xbf\x06\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\xfb\b\n" +
 	"\aCommand\x12+\n" +
 	"\x06submit\x18\x01 \x01(\v2\x11.muster.v1.SubmitH\x00R\x06submit\x12+\n" +
 	"\x06cancel\x18\x02 \x01(\v2\x11.muster.v1.CancelH\x00R\x06cancel\x12.\n" +
@@ -2216,7 +2844,14 @@ const file_wire_log_proto_rawDesc = "" +
 	"end_leases\x18\v \x01(\v2\x14.muster.v1.EndLeasesH\x00R\tendLeases\x12%\n" +
 	"\x04wake\x18\f \x01(\v2\x0f.muster.v1.WakeH\x00R\x04wake\x122\n" +
 	"\tdrain_due\x18\r \x01(\v2\x13.muster.v1.DrainDueH\x00R\bdrainDue\x12(\n" +
-	"\x05purge\x18\x0e \x01(\v2\x10.muster.v1.PurgeH\x00R\x05purge\x12;\n" +
+	"\x05purge\x18\x0e \x01(\v2\x10.muster.v1.PurgeH\x00R\x05purge\x12%\n" +
+	"\x04hold\x18\x14 \x01(\v2\x0f.muster.v1.HoldH\x00R\x04hold\x12;\n" +
+	"\fset_priority\x18\x15 \x01(\v2\x16.muster.v1.SetPriorityH\x00R\vsetPriority\x12.\n" +
+	"\arequeue\x18\x16 \x01(\v2\x12.muster.v1.RequeueH\x00R\arequeue\x12;\n" +
+	"\fremove_nodes\x18\x17 \x01(\v2\x16.muster.v1.RemoveNodesH\x00R\vremoveNodes\x125\n" +
+	"\n" +
+	"label_node\x18\x18 \x01(\v2\x14.muster.v1.LabelNodeH\x00R\tlabelNode\x122\n" +
+	"\tstart_due\x18\x19 \x01(\v2\x13.muster.v1.StartDueH\x00R\bstartDue\x12;\n" +
 	"\fapply_queues\x18\x0f \x01(\v2\x16.muster.v1.ApplyQueuesH\x00R\vapplyQueuesB\t\n" +
 	"\acommand\"M\n" +
 	"\x05Entry\x12\x14\n" +
@@ -2258,7 +2893,22 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12)\n" +
 	"\x06result\x18\x03 \x01(\v2\x11.muster.v1.ResultR\x06result\x12\x18\n" +
-	"\aexpires\x18\x04 \x01(\x03R\aexpires\"\xf4\x02\n" +
+	"\aexpires\x18\x04 \x01(\x03R\aexpires\"\x9c\x02\n" +
+	"\x05Event\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03nth\x18\x02 \x01(\rR\x03nth\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\rR\x04kind\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x14\n" +
+	"\x05queue\x18\b \x01(\tR\x05queue\x12\x18\n" +
+	"\aattempt\x18\t \x01(\rR\aattempt\x12\x12\n" +
+	"\x04node\x18\n" +
+	" \x01(\rR\x04node\x12\x14\n" +
+	"\x05class\x18\v \x01(\rR\x05class\x12\x1b\n" +
+	"\texit_code\x18\f \x01(\x03R\bexitCode\x12\x12\n" +
+	"\x04text\x18\r \x01(\tR\x04text\"\x9e\x03\n" +
 	"\x03Row\x12.\n" +
 	"\acluster\x18\x01 \x01(\v2\x12.muster.v1.ClusterH\x00R\acluster\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x12.muster.v1.SpecRowH\x00R\x04spec\x12+\n" +
@@ -2269,7 +2919,8 @@ const file_wire_log_proto_rawDesc = "" +
 	"\n" +
 	"allocation\x18\a \x01(\v2\x15.muster.v1.AllocationH\x00R\n" +
 	"allocation\x121\n" +
-	"\arequest\x18\b \x01(\v2\x15.muster.v1.RequestRowH\x00R\arequestB\x05\n" +
+	"\arequest\x18\b \x01(\v2\x15.muster.v1.RequestRowH\x00R\arequest\x12(\n" +
+	"\x05event\x18\x14 \x01(\v2\x10.muster.v1.EventH\x00R\x05eventB\x05\n" +
 	"\x03row\"V\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
@@ -2288,103 +2939,124 @@ func file_wire_log_proto_rawDescGZIP() []byte {
 	return file_wire_log_proto_rawDescData
 }
 
-var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_wire_log_proto_goTypes = []any{
 	(*Header)(nil),         // 0: muster.v1.Header
 	(*Submit)(nil),         // 1: muster.v1.Submit
 	(*Cancel)(nil),         // 2: muster.v1.Cancel
 	(*Release)(nil),        // 3: muster.v1.Release
-	(*DrainNodes)(nil),     // 4: muster.v1.DrainNodes
-	(*UndrainNodes)(nil),   // 5: muster.v1.UndrainNodes
-	(*FenceNode)(nil),      // 6: muster.v1.FenceNode
-	(*ApplyQueues)(nil),    // 7: muster.v1.ApplyQueues
-	(*RegisterNode)(nil),   // 8: muster.v1.RegisterNode
-	(*ReportAllocs)(nil),   // 9: muster.v1.ReportAllocs
-	(*InitCluster)(nil),    // 10: muster.v1.InitCluster
-	(*CommitPlan)(nil),     // 11: muster.v1.CommitPlan
-	(*GangPlacement)(nil),  // 12: muster.v1.GangPlacement
-	(*RankPlacement)(nil),  // 13: muster.v1.RankPlacement
-	(*EndLeases)(nil),      // 14: muster.v1.EndLeases
-	(*Wake)(nil),           // 15: muster.v1.Wake
-	(*DrainDue)(nil),       // 16: muster.v1.DrainDue
-	(*Purge)(nil),          // 17: muster.v1.Purge
-	(*Command)(nil),        // 18: muster.v1.Command
-	(*Entry)(nil),          // 19: muster.v1.Entry
-	(*Refusal)(nil),        // 20: muster.v1.Refusal
-	(*Result)(nil),         // 21: muster.v1.Result
-	(*Cluster)(nil),        // 22: muster.v1.Cluster
-	(*ShapeRow)(nil),       // 23: muster.v1.ShapeRow
-	(*SpecRow)(nil),        // 24: muster.v1.SpecRow
-	(*RequestRow)(nil),     // 25: muster.v1.RequestRow
-	(*Row)(nil),            // 26: muster.v1.Row
-	(*SnapshotHeader)(nil), // 27: muster.v1.SnapshotHeader
-	(*JobSpec)(nil),        // 28: muster.v1.JobSpec
-	(*QueueSpec)(nil),      // 29: muster.v1.QueueSpec
-	(*Policy)(nil),         // 30: muster.v1.Policy
-	(*Node)(nil),           // 31: muster.v1.Node
-	(*Version)(nil),        // 32: muster.v1.Version
-	(*AllocReport)(nil),    // 33: muster.v1.AllocReport
-	(*AllocID)(nil),        // 34: muster.v1.AllocID
-	(*Error)(nil),          // 35: muster.v1.Error
-	(*Shape)(nil),          // 36: muster.v1.Shape
-	(*Queue)(nil),          // 37: muster.v1.Queue
-	(*Job)(nil),            // 38: muster.v1.Job
-	(*Allocation)(nil),     // 39: muster.v1.Allocation
+	(*Hold)(nil),           // 4: muster.v1.Hold
+	(*SetPriority)(nil),    // 5: muster.v1.SetPriority
+	(*Requeue)(nil),        // 6: muster.v1.Requeue
+	(*RemoveNodes)(nil),    // 7: muster.v1.RemoveNodes
+	(*LabelNode)(nil),      // 8: muster.v1.LabelNode
+	(*StartDue)(nil),       // 9: muster.v1.StartDue
+	(*DrainNodes)(nil),     // 10: muster.v1.DrainNodes
+	(*UndrainNodes)(nil),   // 11: muster.v1.UndrainNodes
+	(*FenceNode)(nil),      // 12: muster.v1.FenceNode
+	(*ApplyQueues)(nil),    // 13: muster.v1.ApplyQueues
+	(*RegisterNode)(nil),   // 14: muster.v1.RegisterNode
+	(*ReportAllocs)(nil),   // 15: muster.v1.ReportAllocs
+	(*InitCluster)(nil),    // 16: muster.v1.InitCluster
+	(*CommitPlan)(nil),     // 17: muster.v1.CommitPlan
+	(*GangPlacement)(nil),  // 18: muster.v1.GangPlacement
+	(*RankPlacement)(nil),  // 19: muster.v1.RankPlacement
+	(*EndLeases)(nil),      // 20: muster.v1.EndLeases
+	(*Wake)(nil),           // 21: muster.v1.Wake
+	(*DrainDue)(nil),       // 22: muster.v1.DrainDue
+	(*Purge)(nil),          // 23: muster.v1.Purge
+	(*Command)(nil),        // 24: muster.v1.Command
+	(*Entry)(nil),          // 25: muster.v1.Entry
+	(*Refusal)(nil),        // 26: muster.v1.Refusal
+	(*Result)(nil),         // 27: muster.v1.Result
+	(*Cluster)(nil),        // 28: muster.v1.Cluster
+	(*ShapeRow)(nil),       // 29: muster.v1.ShapeRow
+	(*SpecRow)(nil),        // 30: muster.v1.SpecRow
+	(*RequestRow)(nil),     // 31: muster.v1.RequestRow
+	(*Event)(nil),          // 32: muster.v1.Event
+	(*Row)(nil),            // 33: muster.v1.Row
+	(*SnapshotHeader)(nil), // 34: muster.v1.SnapshotHeader
+	(*JobSpec)(nil),        // 35: muster.v1.JobSpec
+	(*Label)(nil),          // 36: muster.v1.Label
+	(*QueueSpec)(nil),      // 37: muster.v1.QueueSpec
+	(*Policy)(nil),         // 38: muster.v1.Policy
+	(*Node)(nil),           // 39: muster.v1.Node
+	(*Version)(nil),        // 40: muster.v1.Version
+	(*AllocReport)(nil),    // 41: muster.v1.AllocReport
+	(*AllocID)(nil),        // 42: muster.v1.AllocID
+	(*Error)(nil),          // 43: muster.v1.Error
+	(*Shape)(nil),          // 44: muster.v1.Shape
+	(*Queue)(nil),          // 45: muster.v1.Queue
+	(*Job)(nil),            // 46: muster.v1.Job
+	(*Allocation)(nil),     // 47: muster.v1.Allocation
 }
 var file_wire_log_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Submit.header:type_name -> muster.v1.Header
-	28, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
+	35, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
 	0,  // 2: muster.v1.Cancel.header:type_name -> muster.v1.Header
 	0,  // 3: muster.v1.Release.header:type_name -> muster.v1.Header
-	0,  // 4: muster.v1.DrainNodes.header:type_name -> muster.v1.Header
-	0,  // 5: muster.v1.UndrainNodes.header:type_name -> muster.v1.Header
-	0,  // 6: muster.v1.FenceNode.header:type_name -> muster.v1.Header
-	0,  // 7: muster.v1.ApplyQueues.header:type_name -> muster.v1.Header
-	29, // 8: muster.v1.ApplyQueues.queues:type_name -> muster.v1.QueueSpec
-	30, // 9: muster.v1.ApplyQueues.policy:type_name -> muster.v1.Policy
-	31, // 10: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
-	32, // 11: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
-	33, // 12: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
-	33, // 13: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
-	12, // 14: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
-	13, // 15: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
-	34, // 16: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
-	1,  // 17: muster.v1.Command.submit:type_name -> muster.v1.Submit
-	2,  // 18: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
-	3,  // 19: muster.v1.Command.release:type_name -> muster.v1.Release
-	4,  // 20: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
-	5,  // 21: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
-	6,  // 22: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
-	8,  // 23: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
-	9,  // 24: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
-	10, // 25: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
-	11, // 26: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
-	14, // 27: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
-	15, // 28: muster.v1.Command.wake:type_name -> muster.v1.Wake
-	16, // 29: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
-	17, // 30: muster.v1.Command.purge:type_name -> muster.v1.Purge
-	7,  // 31: muster.v1.Command.apply_queues:type_name -> muster.v1.ApplyQueues
-	18, // 32: muster.v1.Entry.commands:type_name -> muster.v1.Command
-	35, // 33: muster.v1.Result.err:type_name -> muster.v1.Error
-	34, // 34: muster.v1.Result.kill:type_name -> muster.v1.AllocID
-	20, // 35: muster.v1.Result.refused:type_name -> muster.v1.Refusal
-	30, // 36: muster.v1.Cluster.policy:type_name -> muster.v1.Policy
-	36, // 37: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
-	28, // 38: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
-	21, // 39: muster.v1.RequestRow.result:type_name -> muster.v1.Result
-	22, // 40: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
-	24, // 41: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
-	23, // 42: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
-	37, // 43: muster.v1.Row.queue:type_name -> muster.v1.Queue
-	31, // 44: muster.v1.Row.node:type_name -> muster.v1.Node
-	38, // 45: muster.v1.Row.job:type_name -> muster.v1.Job
-	39, // 46: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
-	25, // 47: muster.v1.Row.request:type_name -> muster.v1.RequestRow
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	0,  // 4: muster.v1.Hold.header:type_name -> muster.v1.Header
+	0,  // 5: muster.v1.SetPriority.header:type_name -> muster.v1.Header
+	0,  // 6: muster.v1.Requeue.header:type_name -> muster.v1.Header
+	0,  // 7: muster.v1.RemoveNodes.header:type_name -> muster.v1.Header
+	0,  // 8: muster.v1.LabelNode.header:type_name -> muster.v1.Header
+	36, // 9: muster.v1.LabelNode.set:type_name -> muster.v1.Label
+	0,  // 10: muster.v1.DrainNodes.header:type_name -> muster.v1.Header
+	0,  // 11: muster.v1.UndrainNodes.header:type_name -> muster.v1.Header
+	0,  // 12: muster.v1.FenceNode.header:type_name -> muster.v1.Header
+	0,  // 13: muster.v1.ApplyQueues.header:type_name -> muster.v1.Header
+	37, // 14: muster.v1.ApplyQueues.queues:type_name -> muster.v1.QueueSpec
+	38, // 15: muster.v1.ApplyQueues.policy:type_name -> muster.v1.Policy
+	39, // 16: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
+	40, // 17: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
+	41, // 18: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
+	41, // 19: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
+	18, // 20: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
+	19, // 21: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
+	42, // 22: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
+	1,  // 23: muster.v1.Command.submit:type_name -> muster.v1.Submit
+	2,  // 24: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
+	3,  // 25: muster.v1.Command.release:type_name -> muster.v1.Release
+	10, // 26: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
+	11, // 27: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
+	12, // 28: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
+	14, // 29: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
+	15, // 30: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
+	16, // 31: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
+	17, // 32: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
+	20, // 33: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
+	21, // 34: muster.v1.Command.wake:type_name -> muster.v1.Wake
+	22, // 35: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
+	23, // 36: muster.v1.Command.purge:type_name -> muster.v1.Purge
+	4,  // 37: muster.v1.Command.hold:type_name -> muster.v1.Hold
+	5,  // 38: muster.v1.Command.set_priority:type_name -> muster.v1.SetPriority
+	6,  // 39: muster.v1.Command.requeue:type_name -> muster.v1.Requeue
+	7,  // 40: muster.v1.Command.remove_nodes:type_name -> muster.v1.RemoveNodes
+	8,  // 41: muster.v1.Command.label_node:type_name -> muster.v1.LabelNode
+	9,  // 42: muster.v1.Command.start_due:type_name -> muster.v1.StartDue
+	13, // 43: muster.v1.Command.apply_queues:type_name -> muster.v1.ApplyQueues
+	24, // 44: muster.v1.Entry.commands:type_name -> muster.v1.Command
+	43, // 45: muster.v1.Result.err:type_name -> muster.v1.Error
+	42, // 46: muster.v1.Result.kill:type_name -> muster.v1.AllocID
+	26, // 47: muster.v1.Result.refused:type_name -> muster.v1.Refusal
+	38, // 48: muster.v1.Cluster.policy:type_name -> muster.v1.Policy
+	44, // 49: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
+	35, // 50: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
+	27, // 51: muster.v1.RequestRow.result:type_name -> muster.v1.Result
+	28, // 52: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
+	30, // 53: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
+	29, // 54: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
+	45, // 55: muster.v1.Row.queue:type_name -> muster.v1.Queue
+	39, // 56: muster.v1.Row.node:type_name -> muster.v1.Node
+	46, // 57: muster.v1.Row.job:type_name -> muster.v1.Job
+	47, // 58: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
+	31, // 59: muster.v1.Row.request:type_name -> muster.v1.RequestRow
+	32, // 60: muster.v1.Row.event:type_name -> muster.v1.Event
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_wire_log_proto_init() }
@@ -2393,7 +3065,7 @@ func file_wire_log_proto_init() {
 		return
 	}
 	file_wire_domain_proto_init()
-	file_wire_log_proto_msgTypes[18].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[24].OneofWrappers = []any{
 		(*Command_Submit)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Release)(nil),
@@ -2408,9 +3080,15 @@ func file_wire_log_proto_init() {
 		(*Command_Wake)(nil),
 		(*Command_DrainDue)(nil),
 		(*Command_Purge)(nil),
+		(*Command_Hold)(nil),
+		(*Command_SetPriority)(nil),
+		(*Command_Requeue)(nil),
+		(*Command_RemoveNodes)(nil),
+		(*Command_LabelNode)(nil),
+		(*Command_StartDue)(nil),
 		(*Command_ApplyQueues)(nil),
 	}
-	file_wire_log_proto_msgTypes[26].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[33].OneofWrappers = []any{
 		(*Row_Cluster)(nil),
 		(*Row_Spec)(nil),
 		(*Row_Shape)(nil),
@@ -2419,6 +3097,7 @@ func file_wire_log_proto_init() {
 		(*Row_Job)(nil),
 		(*Row_Allocation)(nil),
 		(*Row_Request)(nil),
+		(*Row_Event)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2426,7 +3105,7 @@ func file_wire_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_log_proto_rawDesc), len(file_wire_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

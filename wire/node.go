@@ -33,6 +33,10 @@ func NodeOf(n *muster.Node) *Node {
 		FreeMemory:     int64(n.FreeMemory),
 		Allocs:         int64(n.Allocs),
 		NextPort:       uint32(n.NextPort),
+		Removed:        n.Removed,
+		SetLabels: listOf(n.SetLabels, func(l *muster.SetLabel) *SetLabel {
+			return &SetLabel{Key: l.Key, Value: l.Value, HasOwn: l.HasOwn, Own: l.Own}
+		}),
 	}
 }
 
@@ -79,6 +83,11 @@ func (d *decoder) node(x *Node) *muster.Node {
 		FreeMemory:     muster.Bytes(d.balance("Node.free_memory", x.FreeMemory)),
 		Allocs:         d.count("Node.allocs", x.Allocs),
 		NextPort:       d.port("Node.next_port", x.NextPort),
+		Removed:        x.Removed,
+		SetLabels: domainList(d, "Node.set_labels", x.SetLabels, func(x *SetLabel) muster.SetLabel {
+			d.known("SetLabel", x.unknownFields)
+			return muster.SetLabel{Key: x.Key, Value: x.Value, HasOwn: x.HasOwn, Own: x.Own}
+		}),
 	}
 }
 

@@ -56,6 +56,7 @@ func (r *Reader) jobInfo(j *muster.Job) *JobInfo {
 		StartedAt:   int64(j.Started),
 		FinishedAt:  int64(j.Finished),
 		Attempt:     j.Attempt,
+		StartBy:     int64(j.StartBy),
 		Version:     VersionOf(r.Version()),
 	}
 	switch j.Phase {
@@ -66,7 +67,7 @@ func (r *Reader) jobInfo(j *muster.Job) *JobInfo {
 	case muster.JobSucceeded, muster.JobFailed:
 		info.HasExitCode = true
 	case muster.JobCancelled: // before it ran there is no code
-		info.HasExitCode = j.Started != 0
+		info.HasExitCode = j.Started != 0 || j.ExitCode != 0
 	}
 	if info.HasExitCode {
 		info.ExitCode = int64(j.ExitCode)

@@ -78,6 +78,8 @@ func RowOf(row state.Row) *Row {
 	case *state.RequestRow:
 		return &Row{Row: &Row_Request{&RequestRow{
 			Id: r.ID, Content: r.Content[:], Result: ResultOf(&r.Result), Expires: int64(r.Expires)}}}
+	case *state.Event:
+		return &Row{Row: &Row_Event{eventOf(r)}}
 	}
 	panic(fmt.Sprintf("a row of type %T has no wire form", row)) // the set is closed; a test walks it
 }
@@ -133,6 +135,8 @@ func (d *decoder) row(x *Row) state.Row {
 		return d.job(r.Job)
 	case *Row_Allocation:
 		return d.allocation(r.Allocation)
+	case *Row_Event:
+		return d.event(r.Event)
 	case *Row_Request:
 		return decode(d, "RequestRow", r.Request, func(x *RequestRow) state.Row {
 			d.known("RequestRow", x.unknownFields)

@@ -65,6 +65,15 @@ func groupOf(g *muster.Group) *Group {
 		Checkpoint: checkpointOf(&g.Checkpoint),
 		Disconnect: &Disconnect{StopAfter: int64(g.Disconnect.StopAfter), Replace: uint32(g.Disconnect.Replace)},
 		Task:       taskOf(&g.Task),
+
+		Prefer:      g.Prefer,
+		Patience:    int64(g.Patience),
+		MixedModels: g.MixedModels,
+		OnlyQuota:   g.OnlyQuota,
+		Affinities: listOf(g.Affinities, func(a *muster.Affinity) *Affinity {
+			return &Affinity{Attribute: a.Attribute, Value: a.Value, Weight: int64(a.Weight)}
+		}),
+		Spreads: listOf(g.Spreads, func(s *muster.Spread) *Spread { return &Spread{Attribute: s.Attribute} }),
 	}
 }
 
@@ -76,6 +85,18 @@ func (d *decoder) group(x *Group) muster.Group {
 		Within:      x.Within,
 		Constraints: d.constraints(x.Constraints),
 		Checkpoint:  d.checkpoint(x.Checkpoint),
+		Prefer:      x.Prefer,
+		Patience:    d.duration("Group.patience", x.Patience),
+		MixedModels: x.MixedModels,
+		OnlyQuota:   x.OnlyQuota,
+		Affinities: domainList(d, "Affinity", x.Affinities, func(x *Affinity) muster.Affinity {
+			d.known("Affinity", x.unknownFields)
+			return muster.Affinity{Attribute: x.Attribute, Value: x.Value, Weight: d.number("Affinity.weight", x.Weight)}
+		}),
+		Spreads: domainList(d, "Spread", x.Spreads, func(x *Spread) muster.Spread {
+			d.known("Spread", x.unknownFields)
+			return muster.Spread{Attribute: x.Attribute}
+		}),
 	}
 	if r := x.Retry; d.present("Group.retry", r == nil) {
 		d.known("Retry", r.unknownFields)
@@ -107,7 +128,7 @@ func checkpointOf(c *muster.Checkpoint) *Checkpoint {
 	if *c == (muster.Checkpoint{}) {
 		return nil
 	}
-	return &Checkpoint{Grace: int64(c.Grace), Signal: c.Signal, To: uint32(c.To)}
+	return &Checkpoint{Grace: int64(c.Grace), Signal: c.Signal, To: uint32(c.To), Every: int64(c.Every)}
 }
 
 func (d *decoder) checkpoint(x *Checkpoint) muster.Checkpoint {
@@ -119,6 +140,7 @@ func (d *decoder) checkpoint(x *Checkpoint) muster.Checkpoint {
 		Grace:  d.duration("Checkpoint.grace", x.Grace),
 		Signal: x.Signal,
 		To:     enum(d, "Checkpoint.to", x.To, muster.ToAll),
+		Every:  d.duration("Checkpoint.every", x.Every),
 	}
 }
 
@@ -141,8 +163,11 @@ func taskOf(t *muster.Task) *Task {
 		Script:       t.Script,
 		Command:      t.Command,
 		Args:         t.Args,
+		Start:        uint32(t.Start),
 		Dir:          t.Dir,
 		Env:          listOf(t.Env, func(e *muster.EnvVar) *Label { return &Label{Key: e.Name, Value: e.Value} }),
+		EnvFromFile:  t.EnvFromFile,
+		Upload:       t.Upload,
 		KillSignal:   t.KillSignal,
 		KillTimeout:  int64(t.KillTimeout),
 		SuccessCodes: numbersOf[int64](t.SuccessCodes),
@@ -158,11 +183,14 @@ func (d *decoder) task(x *Task) muster.Task {
 		Script:  x.Script,
 		Command: x.Command,
 		Args:    x.Args,
+		Start:   enum(d, "Task.start", x.Start, muster.StartFirst),
 		Dir:     x.Dir,
 		Env: domainList(d, "Task.env", x.Env, func(e *Label) muster.EnvVar {
 			d.known("Label", e.unknownFields)
 			return muster.EnvVar{Name: e.Key, Value: e.Value}
 		}),
+		EnvFromFile:  x.EnvFromFile,
+		Upload:       x.Upload,
 		KillSignal:   x.KillSignal,
 		KillTimeout:  d.duration("Task.kill_timeout", x.KillTimeout),
 		SuccessCodes: d.numbers("Task.success_codes", x.SuccessCodes),
@@ -176,7 +204,7 @@ func (d *decoder) task(x *Task) muster.Task {
 
 // LogsOf converts the bounds of a task's output.
 func LogsOf(l muster.Logs) *Logs {
-	return &Logs{MaxSize: int64(l.MaxSize), MaxFiles: int64(l.MaxFiles)}
+	return &Logs{MaxSize: int64(l.MaxSize), MaxFiles: int64(l.MaxFiles), Path: l.Path}
 }
 
 func (d *decoder) logs(x *Logs) muster.Logs {
@@ -184,6 +212,7 @@ func (d *decoder) logs(x *Logs) muster.Logs {
 	return muster.Logs{
 		MaxSize:  muster.Bytes(d.amount("Logs.max_size", x.MaxSize)),
 		MaxFiles: d.count("Logs.max_files", x.MaxFiles),
+		Path:     x.Path,
 	}
 }
 
@@ -195,6 +224,9 @@ func resourcesOf(r *muster.Resources) *Resources {
 		Exclusive:  r.Exclusive,
 		Models:     r.Models,
 		MinMemory:  int64(r.MinMemory),
+		Share:      int64(r.Share),
+		Mig:        r.MIG,
+		Disk:       int64(r.Disk),
 	}
 }
 
@@ -210,6 +242,9 @@ func (d *decoder) resources(x *Resources) muster.Resources {
 		Exclusive:  x.Exclusive,
 		Models:     x.Models,
 		MinMemory:  muster.Bytes(d.amount("Resources.min_memory", x.MinMemory)),
+		Share:      muster.MilliGPUs(d.amount("Resources.share", x.Share)),
+		MIG:        x.Mig,
+		Disk:       muster.Bytes(d.amount("Resources.disk", x.Disk)),
 	}
 }
 

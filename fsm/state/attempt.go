@@ -73,6 +73,7 @@ func (s *State) proceed(j *muster.Job) {
 		if j.Started == 0 {
 			j.Started = s.now()
 		}
+		s.note(EventStarted, j, "")
 	}
 }
 
@@ -151,6 +152,9 @@ func (s *State) blame(j *muster.Job, a *muster.Allocation) {
 	at.Class, at.ExitCode, at.Culprit = a.Class, exitCode(a), a.ID
 	at.Reason = s.describe(j, a)
 	j.Phase = muster.JobStopping
+	if at.Live > 0 {
+		s.note(EventStopping, j, at.Reason)
+	}
 	// At a time limit all ranks are saving themselves already: the first to be done does not cut the others short.
 	mode := muster.StopTerm
 	if a.Class == muster.ClassTimeout {
@@ -217,6 +221,7 @@ func (s *State) stop(j *muster.Job, stop muster.Stop) {
 	if at.Culprit.IsZero() {
 		at.Class, at.Reason = stop.Class, stop.Reason
 	}
+	s.note(EventStopping, j, stop.Reason)
 	s.stopAllocs(j, stop)
 }
 
@@ -274,6 +279,7 @@ func (s *State) repair(j *muster.Job, at *muster.Attempt) {
 	s.requeue(j, 0)
 	j.Phase, j.Class = muster.JobHeld, at.Class
 	j.Reason = fmt.Sprintf("node, GPU or preparation failed five times in a row, at last: %s; muster release %d lets it go on", at.Reason, j.ID)
+	s.note(EventHeld, j, j.Reason)
 }
 
 // retries says whether the job's retry block gives it another attempt.
@@ -309,10 +315,19 @@ func doubled(delay time.Duration, n uint32, limit time.Duration) time.Duration {
 
 func (s *State) requeue(j *muster.Job, backoff time.Duration) {
 	j.Phase, j.Stop, j.Backoff = muster.JobPending, muster.Stop{}, backoff
+	s.noteAttempt(j, attempt(j))
 }
 
 // finish ends a job for ever.
 func (s *State) finish(j *muster.Job, phase muster.JobPhase, class muster.Class, code int, reason string) {
 	j.Phase, j.Class, j.ExitCode, j.Reason = phase, class, code, reason
 	j.Finished, j.Backoff = s.now(), 0
+	kind := EventSucceeded
+	switch phase {
+	case muster.JobFailed:
+		kind = EventFailed
+	case muster.JobCancelled:
+		kind = EventCancelled
+	}
+	s.note(kind, j, reason)
 }

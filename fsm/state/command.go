@@ -37,6 +37,10 @@ type Submit struct {
 	Specs []*muster.JobSpec // validated, defaults filled in
 	Pend  bool              // accept what no known node could ever run
 	Name  string            // "" = the specs' own
+	Hold  bool              // the jobs wait for a release
+
+	// StartWithin cancels each job that has not been placed so long after the submission; 0 = it waits for ever.
+	StartWithin time.Duration
 }
 
 // Cancel asks jobs to stop. Ended ones are left alone and noted.
@@ -48,6 +52,26 @@ type Cancel struct {
 
 // Release lets held jobs go on, their loop guard reset.
 type Release struct {
+	Header
+	Jobs []muster.JobID
+}
+
+// Hold keeps jobs that wait from starting, until a Release. Refused, for all of them, where one is placed or has ended.
+type Hold struct {
+	Header
+	Jobs []muster.JobID
+}
+
+// SetPriority changes the order of live jobs in their queue; refused, for all of them, where one has ended.
+type SetPriority struct {
+	Header
+	Jobs     []muster.JobID
+	Priority int // 0 to 100
+}
+
+// Requeue asks placed jobs to save themselves and end; each starts again as a new attempt, at its old place in the queue
+// (class preempted). Refused, for all of them, where one has ended or is held.
+type Requeue struct {
 	Header
 	Jobs []muster.JobID
 }
@@ -71,6 +95,22 @@ type UndrainNodes struct {
 type FenceNode struct {
 	Header
 	Node string
+}
+
+// RemoveNodes takes machines out of the cluster that are gone for good. Refused, for all of them, where one is alive or holds
+// allocations. A worker of the name that registers later makes it a node again.
+type RemoveNodes struct {
+	Header
+	Nodes []string
+}
+
+// LabelNode sets labels of a node over those of its agent's file, and takes such ones back. Refused where a key to be taken
+// back was not set.
+type LabelNode struct {
+	Header
+	Node   string
+	Set    []muster.Label
+	Remove []string // keys
 }
 
 // ApplyQueues replaces the queue tree and the policy. A queue that is missing is removed, refused while a job in it has not ended.
@@ -146,6 +186,12 @@ type EndLeases struct {
 
 // Wake makes jobs eligible whose back-off has passed on the leader's monotonic clock.
 type Wake struct {
+	Term uint64
+	Jobs []muster.JobID
+}
+
+// StartDue cancels jobs that were to start within a time which has passed.
+type StartDue struct {
 	Term uint64
 	Jobs []muster.JobID
 }

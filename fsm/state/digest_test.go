@@ -121,6 +121,11 @@ func TestEveryFieldOfARequestIsInItsContentHash(t *testing.T) {
 	checkEveryField(t, "Submit", func(c *Submit) string { return content(c) }, "Submit.Header.RequestID")
 	checkEveryField(t, "Cancel", func(c *Cancel) string { return content(c) }, "Cancel.Header.RequestID")
 	checkEveryField(t, "Release", func(c *Release) string { return content(c) }, "Release.Header.RequestID")
+	checkEveryField(t, "Hold", func(c *Hold) string { return content(c) }, "Hold.Header.RequestID")
+	checkEveryField(t, "SetPriority", func(c *SetPriority) string { return content(c) }, "SetPriority.Header.RequestID")
+	checkEveryField(t, "Requeue", func(c *Requeue) string { return content(c) }, "Requeue.Header.RequestID")
+	checkEveryField(t, "RemoveNodes", func(c *RemoveNodes) string { return content(c) }, "RemoveNodes.Header.RequestID")
+	checkEveryField(t, "LabelNode", func(c *LabelNode) string { return content(c) }, "LabelNode.Header.RequestID")
 	checkEveryField(t, "DrainNodes", func(c *DrainNodes) string { return content(c) }, "DrainNodes.Header.RequestID")
 	checkEveryField(t, "UndrainNodes", func(c *UndrainNodes) string { return content(c) }, "UndrainNodes.Header.RequestID")
 	checkEveryField(t, "ApplyQueues", func(c *ApplyQueues) string { return content(c) }, "ApplyQueues.Header.RequestID")
@@ -183,7 +188,8 @@ func TestRestoreRefusesRowsThatDoNotFit(t *testing.T) {
 	}
 	for i, row := range rows {
 		without := slices.Delete(slices.Clone(rows), i, i+1)
-		if _, is := row.(*RequestRow); !is { // nothing refers to it
+		_, isRequest := row.(*RequestRow)
+		if _, isEvent := row.(*Event); !isRequest && !isEvent { // nothing refers to these
 			if _, err := restore(without); err == nil {
 				t.Errorf("restored without %T", row)
 			}

@@ -17,6 +17,9 @@ func (e *encoder) int(v int64)    { e.b = binary.AppendVarint(e.b, v) }
 func (e *encoder) str(s string)   { e.uint(uint64(len(s))); e.b = append(e.b, s...) }
 func (e *encoder) fixed(b []byte) { e.b = append(e.b, b...) }
 
+// later stands before a field that rows did not have in the first release, and that is not zero.
+func (e *encoder) later(field byte) { e.b = append(e.b, 0xff, field) }
+
 func (e *encoder) flag(v bool) {
 	if v {
 		e.b = append(e.b, 1)

@@ -12,10 +12,10 @@ import (
 // infeasible says why no node, or not all nodes together, could ever hold a gang, or nil. It looks at all nodes known,
 // whatever their condition, as if nothing ran on them; without any, everything may come yet.
 func (t *tables) infeasible(name string, spec *muster.JobSpec, shape *muster.Shape) *muster.Error {
-	if t.nodes.len() == 0 {
+	nodes := slices.Collect(t.present())
+	if len(nodes) == 0 {
 		return nil
 	}
-	nodes := slices.Collect(t.nodes.all())
 	demands := make([]demand, len(shape.Groups))
 	gpus := false
 	for i := range shape.Groups {

@@ -198,6 +198,7 @@ func (t *tables) checkIndexes() error {
 	own := fresh.t
 	fresh.t = *t
 	fresh.t.pending, fresh.t.backingOff, fresh.t.ended, fresh.t.names = own.pending, own.backingOff, own.ended, own.names
+	fresh.t.starts = own.starts
 	fresh.t.jobAllocs, fresh.t.nodeAllocs, fresh.t.nodeNames = own.jobAllocs, own.nodeAllocs, own.nodeNames
 	fresh.t.gpus = own.gpus
 	fresh.derive()
@@ -206,6 +207,7 @@ func (t *tables) checkIndexes() error {
 		sameKeys("pending", t.pending.all(), f.pending),
 		sameKeys("backing off", t.backingOff.all(), f.backingOff),
 		sameKeys("ended", t.ended.all(), f.ended),
+		sameKeys("starts", t.starts.all(), f.starts),
 		sameKeys("names", t.names.all(), f.names),
 		sameKeys("allocations of jobs", t.jobAllocs.all(), f.jobAllocs),
 		sameKeys("allocations of nodes", t.nodeAllocs.all(), f.nodeAllocs),

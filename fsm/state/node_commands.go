@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/musterhpc/muster"
@@ -11,7 +12,7 @@ const namesShown = 10
 
 func (s *State) checkNodes(names []string) *muster.Error {
 	for _, name := range names {
-		if s.t.nodeNamed(name) == nil {
+		if s.t.presentNode(name) == nil {
 			return s.unknownNode(name)
 		}
 	}
@@ -22,6 +23,9 @@ func (s *State) unknownNode(name string) *muster.Error {
 	err := muster.Errorf(muster.KindNotFound, "no node %q", name)
 	var known []string
 	for k := range s.t.nodeNames.all() {
+		if s.t.nodes.get(k.node).Removed {
+			continue
+		}
 		known = append(known, k.name)
 		if len(known) > namesShown {
 			return err.WithHint("muster node ls lists them")
@@ -53,6 +57,7 @@ func (c *DrainNodes) apply(s *State) Result {
 			drain.Deadline = max(s.now().Add(max(c.Deadline, 0)), 1)
 		}
 		n.Drain = drain
+		s.noteNode(EventNodeDraining, n, c.User, c.Reason)
 		if c.HasDeadline && c.Deadline <= 0 {
 			s.stopForDrain(n)
 		}
@@ -82,6 +87,7 @@ func (c *UndrainNodes) apply(s *State) Result {
 			continue
 		}
 		s.node(n.ID).Drain = muster.Drain{}
+		s.noteNode(EventNodeUndrained, n, c.User, "")
 	}
 	return result
 }
@@ -90,12 +96,10 @@ func (c *FenceNode) check(s *State) *muster.Error { return s.checkNodes([]string
 
 func (c *FenceNode) apply(s *State) Result {
 	n := s.node(s.t.nodeNamed(c.Node).ID)
-	reason := "fenced"
-	if c.User != "" {
-		reason = "fenced by " + c.User
-	}
+	reason := by("fenced", c.User)
 	s.endAllOn(n, reason)
 	n.Lost, n.Reason = true, reason
+	s.noteNode(EventNodeLost, n, c.User, reason)
 	return Result{}
 }
 
@@ -104,6 +108,88 @@ func (s *State) endAllOn(n *muster.Node, reason string) {
 	for _, id := range s.t.liveOn(n.ID) {
 		s.end(id, ending{class: muster.ClassNode, message: reason})
 	}
+}
+
+func (c *RemoveNodes) check(s *State) *muster.Error {
+	if err := s.checkNodes(c.Nodes); err != nil {
+		return err
+	}
+	for _, name := range c.Nodes {
+		switch n := s.t.nodeNamed(name); {
+		case n.Allocs > 0:
+			return muster.Errorf(muster.KindConflict, "%s holds %s", name, allocations(n.Allocs)).
+				WithHint("They end with their leases, or now, if its machine is off: muster node fence %s", name)
+		case !n.Lost:
+			return muster.Errorf(muster.KindConflict, "%s is alive: only a node that is lost can be removed", name).
+				WithHint("Stop its agent first; if its machine is off: muster node fence %s", name)
+		}
+	}
+	return nil
+}
+
+func (c *RemoveNodes) apply(s *State) Result {
+	for _, name := range c.Nodes {
+		n := s.node(s.t.nodeNamed(name).ID)
+		n.Removed = true
+		// What was said of the machine does not hold for another one of its name.
+		n.Drain, n.SetLabels = muster.Drain{}, nil
+		s.noteNode(EventNodeRemoved, n, c.User, "")
+	}
+	clear(s.feasible)
+	return Result{}
+}
+
+func (c *LabelNode) check(s *State) *muster.Error {
+	if err := s.checkNodes([]string{c.Node}); err != nil {
+		return err
+	}
+	if len(c.Set) == 0 && len(c.Remove) == 0 {
+		return muster.Errorf(muster.KindUsage, "no label is named")
+	}
+	n := s.t.nodeNamed(c.Node)
+	for i := range c.Set {
+		if err := muster.CheckLabel(c.Set[i]); err != nil {
+			return err
+		}
+	}
+	for _, key := range c.Remove {
+		if slices.ContainsFunc(n.SetLabels, func(l muster.SetLabel) bool { return l.Key == key }) {
+			continue
+		}
+		if own, ok := n.Label(key); ok {
+			return muster.Errorf(muster.KindConflict, "the label %s = %s comes from the agent's file on %s", key, own, n.Name).
+				WithHint("Change it there, or set another value over it: muster node label %s %s=…", n.Name, key)
+		}
+		return muster.Errorf(muster.KindNotFound, "%s has no label %q", n.Name, key)
+	}
+	if len(n.SetLabels)+len(c.Set) > muster.MaxLabels {
+		return muster.Errorf(muster.KindInvalid, "more than %d labels on %s", muster.MaxLabels, n.Name)
+	}
+	return nil
+}
+
+func (c *LabelNode) apply(s *State) Result {
+	n := s.node(s.t.nodeNamed(c.Node).ID)
+	own := n.OwnLabels()
+	set := slices.Clone(n.SetLabels)
+	for _, key := range c.Remove {
+		set = slices.DeleteFunc(set, func(l muster.SetLabel) bool { return l.Key == key })
+	}
+	for _, l := range c.Set {
+		set = slices.DeleteFunc(set, func(o muster.SetLabel) bool { return o.Key == l.Key })
+		set = append(set, muster.SetLabel{Key: l.Key, Value: l.Value})
+	}
+	n.LabelOver(own, set)
+	var said []string
+	for _, l := range c.Set {
+		said = append(said, l.Key+"="+l.Value)
+	}
+	for _, key := range c.Remove {
+		said = append(said, key+"-")
+	}
+	s.noteNode(EventNodeLabelled, n, c.User, strings.Join(said, " "))
+	clear(s.feasible)
+	return Result{}
 }
 
 func (c *EndLeases) decidedIn() uint64 { return c.Term }
@@ -127,6 +213,7 @@ func (c *EndLeases) apply(s *State) Result {
 	if c.Lost {
 		n := s.node(c.Node)
 		n.Lost, n.Reason = true, c.Reason
+		s.noteNode(EventNodeLost, n, "", c.Reason)
 	}
 	return Result{}
 }

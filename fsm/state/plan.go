@@ -203,6 +203,7 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		s.t.jobAllocs.add(jobAllocKey{j.ID, gang.Attempt, id})
 		s.t.nodeAllocs.add(nodeAllocKey{r.Node, id})
 	}
+	s.note(EventPlaced, j, "")
 }
 
 // takePort gives the next port of a node's range that no live allocation there has; 0 when there is none.

@@ -176,7 +176,8 @@ func (c *chaos) command(s *Snapshot) Command {
 	name := fmt.Sprint("n", c.pick(4, "name"))
 	switch c.pick(20, "kind") {
 	case 0, 1, 2:
-		return &Submit{Header: header, Specs: []*muster.JobSpec{c.spec(), c.spec()}[:1+c.pick(2, "specs")], Pend: c.chance(50, "pend")}
+		return &Submit{Header: header, Specs: []*muster.JobSpec{c.spec(), c.spec()}[:1+c.pick(2, "specs")], Pend: c.chance(50, "pend"),
+			Hold: c.chance(10, "held"), StartWithin: time.Duration(c.pick(2, "start within")) * time.Minute}
 	case 3, 4, 5, 6:
 		return c.plan(s)
 	case 7, 8, 9, 10, 11:
@@ -186,8 +187,17 @@ func (c *chaos) command(s *Snapshot) Command {
 	case 14:
 		return &Cancel{Header: header, Jobs: jobs[:1+c.pick(2, "jobs")], Mode: muster.StopMode(c.pick(5, "mode"))}
 	case 15:
-		if c.chance(50, "release") {
+		switch c.pick(6, "which") {
+		case 0:
 			return &Release{Header: header, Jobs: jobs[:1]}
+		case 1:
+			return &Hold{Header: header, Jobs: jobs[:1]}
+		case 2:
+			return &SetPriority{Header: header, Jobs: jobs[:1], Priority: c.pick(3, "priority")}
+		case 3:
+			return &Requeue{Header: header, Jobs: jobs[:1]}
+		case 4:
+			return &StartDue{Term: term, Jobs: slices.Collect(s.StartDue(c.now))}
 		}
 		return &Wake{Term: term, Jobs: jobs}
 	case 16:
@@ -199,6 +209,14 @@ func (c *chaos) command(s *Snapshot) Command {
 	case 17:
 		if c.chance(50, "due") {
 			return &DrainDue{Term: term - uint64(c.pick(2, "term")), Node: node}
+		}
+		switch c.pick(4, "which") {
+		case 0:
+			return &RemoveNodes{Header: header, Nodes: []string{name}}
+		case 1:
+			return &LabelNode{Header: header, Node: name, Set: []muster.Label{{Key: "rack", Value: fmt.Sprint("r", c.pick(2, "rack"))}}}
+		case 2:
+			return &LabelNode{Header: header, Node: name, Remove: []string{"rack"}}
 		}
 		return &FenceNode{Header: header, Node: name}
 	case 18:

@@ -12,7 +12,7 @@ func (c *RegisterNode) check(s *State) *muster.Error {
 	}
 	n := &c.Node
 	known := s.t.nodeNamed(n.Name)
-	if known != nil && c.Replaces != "" && known.Session != c.Replaces && known.Session != n.Session {
+	if known != nil && !known.Removed && c.Replaces != "" && known.Session != c.Replaces && known.Session != n.Session {
 		return muster.Errorf(muster.KindUnavailable, "the worker on %s has begun another session since it said hello", n.Name)
 	}
 	if known != nil && known.Allocs > 0 {
@@ -91,6 +91,9 @@ func (c *RegisterNode) apply(s *State) Result {
 	if n.Hardware == c.Node.Hardware && n.Boot != c.Node.Boot {
 		s.endAllOn(n, n.Name+" rebooted")
 	}
+	if n.Lost || n.Boot != c.Node.Boot || n.Instance != c.Node.Instance || n.Removed {
+		s.noteNode(EventNodeRegistered, n, "", registered(n, &c.Node))
+	}
 	s.describeNode(n, &c.Node)
 
 	result := Result{Node: n.ID}
@@ -113,6 +116,19 @@ func (c *RegisterNode) apply(s *State) Result {
 	return result
 }
 
+// registered says what is new about a worker that registers.
+func registered(n, told *muster.Node) string {
+	switch {
+	case n.Boot == "" || n.Removed:
+		return "new"
+	case n.Boot != told.Boot:
+		return "its machine started anew"
+	case n.Instance != told.Instance:
+		return "with a new data directory"
+	}
+	return "it is back"
+}
+
 func (s *State) addNode(name string) *muster.Node {
 	id := s.t.cluster.NextNode
 	s.t.cluster.NextNode++
@@ -124,9 +140,10 @@ func (s *State) addNode(name string) *muster.Node {
 // describeNode takes over what a worker says of its machine, and counts anew what is free of it.
 func (s *State) describeNode(n *muster.Node, told *muster.Node) {
 	n.Address, n.IP, n.Hardware, n.Boot, n.Instance, n.Session = told.Address, told.IP, told.Hardware, told.Boot, told.Instance, told.Session
-	n.Labels, n.MilliCores, n.Memory, n.Fencing, n.Version = told.Labels, told.MilliCores, told.Memory, told.Fencing, told.Version
+	n.MilliCores, n.Memory, n.Fencing, n.Version = told.MilliCores, told.Memory, told.Fencing, told.Version
+	n.LabelOver(told.Labels, n.SetLabels)
 	n.PortLow, n.PortHigh, n.Cost = told.PortLow, told.PortHigh, told.Cost
-	n.Epoch, n.Lost, n.Reason = s.t.cluster.Epoch, false, ""
+	n.Epoch, n.Lost, n.Reason, n.Removed = s.t.cluster.Epoch, false, "", false
 	for slot := range n.GPUs {
 		s.t.gpus.drop(gpuKey{n.GPUs[slot].UUID, n.ID, slot})
 	}

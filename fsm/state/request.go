@@ -76,6 +76,10 @@ func (c *Submit) content(s *State, e *encoder) {
 	for i := range s.prepared.specs {
 		e.fixed(s.prepared.specs[i].id[:])
 	}
+	if c.Hold || c.StartWithin != 0 {
+		e.flag(c.Hold)
+		e.int(int64(c.StartWithin))
+	}
 }
 
 func (c *Cancel) content(_ *State, e *encoder) {
@@ -87,6 +91,34 @@ func (c *Cancel) content(_ *State, e *encoder) {
 func (c *Release) content(_ *State, e *encoder) {
 	e.str("release")
 	e.jobs(c.Jobs)
+}
+
+func (c *Hold) content(_ *State, e *encoder) {
+	e.str("hold")
+	e.jobs(c.Jobs)
+}
+
+func (c *SetPriority) content(_ *State, e *encoder) {
+	e.str("priority")
+	e.jobs(c.Jobs)
+	e.int(int64(c.Priority))
+}
+
+func (c *Requeue) content(_ *State, e *encoder) {
+	e.str("requeue")
+	e.jobs(c.Jobs)
+}
+
+func (c *RemoveNodes) content(_ *State, e *encoder) {
+	e.str("remove nodes")
+	e.strs(c.Nodes)
+}
+
+func (c *LabelNode) content(_ *State, e *encoder) {
+	e.str("label node")
+	e.str(c.Node)
+	e.labels(c.Set)
+	e.strs(c.Remove)
 }
 
 func (c *DrainNodes) content(_ *State, e *encoder) {

@@ -58,6 +58,8 @@ func (s *State) load(row Row) error {
 		return load(s, &s.t.allocs, r, func(r *muster.Allocation) muster.AllocID { return r.ID })
 	case *RequestRow:
 		return load(s, &s.t.requests, r, func(r *RequestRow) string { return r.ID })
+	case *Event:
+		return s.events.load(r)
 	}
 	return fmt.Errorf("a row of the unknown type %T", row)
 }

@@ -56,6 +56,10 @@ func writeJob(e *encoder, j *muster.Job) {
 		e.str(a.Reason)
 		e.alloc(a.Culprit)
 	}
+	if j.StartBy != 0 {
+		e.later(1)
+		e.int(int64(j.StartBy))
+	}
 }
 
 func writeStop(e *encoder, s *muster.Stop) {
@@ -133,6 +137,20 @@ func writeNode(e *encoder, n *muster.Node) {
 	e.int(int64(n.FreeMemory))
 	e.int(int64(n.Allocs))
 	e.uint(uint64(n.NextPort))
+	if n.Removed {
+		e.later(1)
+	}
+	if len(n.SetLabels) > 0 {
+		e.later(2)
+		e.uint(uint64(len(n.SetLabels)))
+		for i := range n.SetLabels {
+			l := &n.SetLabels[i]
+			e.str(l.Key)
+			e.str(l.Value)
+			e.flag(l.HasOwn)
+			e.str(l.Own)
+		}
+	}
 }
 
 func writeQueue(e *encoder, q *muster.Queue) {
@@ -259,6 +277,45 @@ func writeSpec(e *encoder, s *muster.JobSpec) {
 		e.int(int64(g.Disconnect.StopAfter))
 		e.uint(uint64(g.Disconnect.Replace))
 		writeTask(e, &g.Task)
+		writeWishes(e, g)
+	}
+}
+
+// writeWishes writes what groups did not have in the first release.
+func writeWishes(e *encoder, g *muster.Group) {
+	if g.Prefer != "" {
+		e.later(1)
+		e.str(g.Prefer)
+	}
+	if g.Patience != 0 {
+		e.later(2)
+		e.int(int64(g.Patience))
+	}
+	if g.MixedModels {
+		e.later(3)
+	}
+	if g.OnlyQuota {
+		e.later(4)
+	}
+	if len(g.Affinities) > 0 {
+		e.later(5)
+		e.uint(uint64(len(g.Affinities)))
+		for i := range g.Affinities {
+			e.str(g.Affinities[i].Attribute)
+			e.str(g.Affinities[i].Value)
+			e.int(int64(g.Affinities[i].Weight))
+		}
+	}
+	if len(g.Spreads) > 0 {
+		e.later(6)
+		e.uint(uint64(len(g.Spreads)))
+		for i := range g.Spreads {
+			e.str(g.Spreads[i].Attribute)
+		}
+	}
+	if g.Checkpoint.Every != 0 {
+		e.later(7)
+		e.int(int64(g.Checkpoint.Every))
 	}
 }
 
@@ -290,6 +347,22 @@ func writeTask(e *encoder, t *muster.Task) {
 	e.int(int64(t.Logs.MaxSize))
 	e.int(int64(t.Logs.MaxFiles))
 	writeResources(e, &t.Resources)
+	if t.Start != muster.StartEach {
+		e.later(1)
+		e.uint(uint64(t.Start))
+	}
+	if len(t.EnvFromFile) > 0 {
+		e.later(2)
+		e.strs(t.EnvFromFile)
+	}
+	if len(t.Upload) > 0 {
+		e.later(3)
+		e.strs(t.Upload)
+	}
+	if t.Logs.Path != "" {
+		e.later(4)
+		e.str(t.Logs.Path)
+	}
 }
 
 func writeShape(e *encoder, s *muster.Shape) {
@@ -319,6 +392,18 @@ func writeResources(e *encoder, r *muster.Resources) {
 	e.flag(r.Exclusive)
 	e.strs(r.Models)
 	e.int(int64(r.MinMemory))
+	if r.Share != 0 {
+		e.later(1)
+		e.int(int64(r.Share))
+	}
+	if r.MIG != "" {
+		e.later(2)
+		e.str(r.MIG)
+	}
+	if r.Disk != 0 {
+		e.later(3)
+		e.int(int64(r.Disk))
+	}
 }
 
 func (e *encoder) ints(list []int) {

@@ -12,6 +12,7 @@ type Snapshot struct {
 	index  muster.Index
 	digest uint64
 	marks  digestLog
+	events eventLog
 }
 
 // Version is the epoch and the log position of the image.
@@ -112,6 +113,17 @@ func (s *Snapshot) Ended(before muster.Time) iter.Seq[muster.JobID] {
 	}
 }
 
+// StartDue yields the jobs that were to start before a time and have not been placed, the earliest first.
+func (s *Snapshot) StartDue(before muster.Time) iter.Seq[muster.JobID] {
+	return func(yield func(muster.JobID) bool) {
+		for k := range s.t.starts.all() {
+			if k.by >= before || !yield(k.job) {
+				return
+			}
+		}
+	}
+}
+
 // Alloc gives an allocation.
 func (s *Snapshot) Alloc(id muster.AllocID) (*muster.Allocation, bool) {
 	return found(s.t.allocs.get(id))
@@ -148,11 +160,11 @@ func (s *Snapshot) AllocsOnNode(id muster.NodeID) iter.Seq[*muster.Allocation] {
 	}
 }
 
-// Node gives a node.
+// Node gives a node, one that was removed too: what ran there names it.
 func (s *Snapshot) Node(id muster.NodeID) (*muster.Node, bool) { return found(s.t.nodes.get(id)) }
 
-// NodeNamed gives the node of a name.
-func (s *Snapshot) NodeNamed(name string) (*muster.Node, bool) { return found(s.t.nodeNamed(name)) }
+// NodeNamed gives the node of a name; one that was removed is none any more.
+func (s *Snapshot) NodeNamed(name string) (*muster.Node, bool) { return found(s.t.presentNode(name)) }
 
 // NodeOfGPU gives the node and slot of a GPU: where it is alive, else where it was.
 func (s *Snapshot) NodeOfGPU(uuid string) (*muster.Node, int, bool) {
@@ -160,8 +172,8 @@ func (s *Snapshot) NodeOfGPU(uuid string) (*muster.Node, int, bool) {
 	return n, slot, n != nil
 }
 
-// Nodes yields the nodes by number.
-func (s *Snapshot) Nodes() iter.Seq[*muster.Node] { return s.t.nodes.all() }
+// Nodes yields the nodes by number, without those that were removed.
+func (s *Snapshot) Nodes() iter.Seq[*muster.Node] { return s.t.present() }
 
 // Queue gives the queue of a name.
 func (s *Snapshot) Queue(name string) (*muster.Queue, bool) { return found(s.t.queues.get(name)) }
@@ -180,7 +192,7 @@ func (s *Snapshot) Queues() iter.Seq[*muster.Queue] { return s.t.queues.all() }
 func found[R any](row *R) (*R, bool) { return row, row != nil }
 
 // Row is one row of any table: *Cluster, *muster.Job, *SpecRow, *ShapeRow, *muster.Allocation, *muster.Node, *muster.Queue,
-// *RequestRow.
+// *RequestRow, *Event.
 type Row any
 
 // Rows yields every row, table by table in a fixed order, each in key order: the content of a snapshot file.
@@ -188,8 +200,18 @@ func (s *Snapshot) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		cluster := s.t.cluster
 		_ = yield(&cluster) && each(&s.t.queues, yield) && each(&s.t.nodes, yield) && each(&s.t.shapes, yield) &&
-			each(&s.t.specs, yield) && each(&s.t.jobs, yield) && each(&s.t.allocs, yield) && each(&s.t.requests, yield)
+			each(&s.t.specs, yield) && each(&s.t.jobs, yield) && each(&s.t.allocs, yield) && each(&s.t.requests, yield) &&
+			s.eachEvent(yield)
 	}
+}
+
+func (s *Snapshot) eachEvent(yield func(Row) bool) bool {
+	for event := range s.Events(0, 0) {
+		if !yield(event) {
+			return false
+		}
+	}
+	return true
 }
 
 // each yields the rows of a table, and says whether more are wanted.

@@ -18,6 +18,7 @@ type State struct {
 	term    uint64
 	cluster uint64 // hash of the cluster's row
 	marks   digestLog
+	events  eventLog
 
 	touched []touchedJob // by the command at work, with where they stood before it
 	changed Changed      // by the entry at work
@@ -119,7 +120,7 @@ func (s *State) digest() uint64 { return s.w.digest + s.cluster }
 // Snapshot freezes the state as it is after the last Apply. Called by the writer only, once per entry; what it returns may
 // be read by anyone for ever.
 func (s *State) Snapshot() *Snapshot {
-	return &Snapshot{t: s.t.freeze(), index: s.index, digest: s.digest(), marks: s.marks}
+	return &Snapshot{t: s.t.freeze(), index: s.index, digest: s.digest(), marks: s.marks, events: s.events}
 }
 
 // job gives a job's row to be changed in place, or nil. Its indexes follow when the command is done.

@@ -44,6 +44,9 @@ func (c *Submit) check(s *State) *muster.Error {
 	if len(c.Specs) == 0 {
 		return muster.Errorf(muster.KindInvalid, "no job to submit")
 	}
+	if c.StartWithin < 0 {
+		return muster.Errorf(muster.KindInvalid, "a job that is to start before it is submitted")
+	}
 	s.prepare(c)
 	for i, spec := range c.Specs {
 		if err := s.checkSpec(spec); err != nil {
@@ -115,12 +118,16 @@ func (c *Submit) jobName(i int) string {
 
 func (c *Submit) apply(s *State) Result {
 	ids := make([]muster.JobID, len(c.Specs))
+	var startBy muster.Time
+	if c.StartWithin > 0 {
+		startBy = max(s.now().Add(c.StartWithin), 1)
+	}
 	for i, spec := range c.Specs {
 		p := &s.prepared.specs[i]
 		id := s.t.cluster.NextJob
 		s.t.cluster.NextJob++
 		ids[i] = id
-		s.t.jobs.insert(id, muster.Job{
+		j := s.t.jobs.insert(id, muster.Job{
 			ID:        id,
 			Spec:      s.internSpec(p.id, spec),
 			Shape:     s.internShape(p),
@@ -130,7 +137,12 @@ func (c *Submit) apply(s *State) Result {
 			Priority:  spec.Priority,
 			Phase:     muster.JobPending,
 			Submitted: s.now(),
+			StartBy:   startBy,
 		}, &s.w)
+		s.note(EventSubmitted, j, "")
+		if c.Hold {
+			s.hold(j, c.User)
+		}
 		s.touched = append(s.touched, touchedJob{id: id})
 	}
 	return Result{Jobs: ids}

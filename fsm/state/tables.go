@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/musterhpc/muster"
@@ -58,6 +59,10 @@ type (
 		finished muster.Time
 		job      muster.JobID
 	}
+	startKey struct { // of jobs never placed that are to start by a time
+		by  muster.Time
+		job muster.JobID
+	}
 	nameKey struct { // live jobs first, then the newest
 		hash  uint64 // of user and name; the job's row says whether they are the ones
 		ended bool
@@ -101,6 +106,7 @@ type tables struct {
 	pending    index[PendingKey]
 	backingOff index[muster.JobID]
 	ended      index[endedKey]
+	starts     index[startKey]
 	names      index[nameKey]
 	jobAllocs  index[jobAllocKey]
 	nodeAllocs index[nodeAllocKey]
@@ -123,6 +129,7 @@ func newTables() tables {
 		pending:    newIndex(PendingKey.less),
 		backingOff: newIndex(cmp.Less[muster.JobID]),
 		ended:      newIndex(endedKey.less),
+		starts:     newIndex(startKey.less),
 		names:      newIndex(nameKey.less),
 		jobAllocs:  newIndex(jobAllocKey.less),
 		nodeAllocs: newIndex(nodeAllocKey.less),
@@ -144,6 +151,7 @@ func (t *tables) freeze() tables {
 		pending:    t.pending.freeze(),
 		backingOff: t.backingOff.freeze(),
 		ended:      t.ended.freeze(),
+		starts:     t.starts.freeze(),
 		names:      t.names.freeze(),
 		jobAllocs:  t.jobAllocs.freeze(),
 		nodeAllocs: t.nodeAllocs.freeze(),
@@ -171,6 +179,13 @@ func (k PendingKey) less(o PendingKey) bool {
 func (k endedKey) less(o endedKey) bool {
 	if k.finished != o.finished {
 		return k.finished < o.finished
+	}
+	return k.job < o.job
+}
+
+func (k startKey) less(o startKey) bool {
+	if k.by != o.by {
+		return k.by < o.by
 	}
 	return k.job < o.job
 }
@@ -235,6 +250,8 @@ type standing struct {
 	name       nameKey
 	ended      endedKey
 	isEnded    bool
+	start      startKey
+	hasStart   bool
 	waits      bool // counts as pending in its queue
 	placed     bool // counts as running there
 }
@@ -252,10 +269,15 @@ func standingOf(j *muster.Job) standing {
 		name:       nameKey{hash: nameHash(j.User, j.Name), ended: ended, job: j.ID},
 		ended:      endedKey{j.Finished, j.ID},
 		isEnded:    ended,
+		start:      startKey{j.StartBy, j.ID},
+		hasStart:   startsBy(j),
 		waits:      j.Phase == muster.JobPending,
 		placed:     j.Phase.Placed(),
 	}
 }
+
+// startsBy says whether a job is still to start by a time: it is not cancelled any more once it was placed.
+func startsBy(j *muster.Job) bool { return j.StartBy != 0 && j.Attempt == 0 && !j.Phase.Terminal() }
 
 // nameHash stands for a user's jobs of one name.
 func nameHash(user, name string) uint64 {
@@ -269,6 +291,7 @@ func (t *tables) reindex(id muster.JobID, was, is standing) {
 	t.backingOff.move(id, was.backingOff, id, is.backingOff)
 	t.names.move(was.name, was.exists, is.name, is.exists)
 	t.ended.move(was.ended, was.isEnded, is.ended, is.isEnded)
+	t.starts.move(was.start, was.hasStart, is.start, is.hasStart)
 }
 
 func (t *tables) nodeNamed(name string) *muster.Node {
@@ -279,6 +302,25 @@ func (t *tables) nodeNamed(name string) *muster.Node {
 		break
 	}
 	return nil
+}
+
+// presentNode is nodeNamed without those that were removed.
+func (t *tables) presentNode(name string) *muster.Node {
+	if n := t.nodeNamed(name); n != nil && !n.Removed {
+		return n
+	}
+	return nil
+}
+
+// present yields the nodes that were not removed.
+func (t *tables) present() iter.Seq[*muster.Node] {
+	return func(yield func(*muster.Node) bool) {
+		for n := range t.nodes.all() {
+			if !n.Removed && !yield(n) {
+				return
+			}
+		}
+	}
 }
 
 // nodeOfGPU finds the node and slot of a GPU: where it is alive, else where it was seen last by number.
