@@ -41,12 +41,13 @@ func ValidLabelKey(key string) bool { return labelPattern.MatchString(key) }
 // its Field is a path in the job file's words, for whoever knows where in a file that stands:
 //
 //	name  type  queue  priority  time_limit  labels.KEY
-//	groups[i].name  .count  .within  .constraint[j].attribute (.operator, .value)
+//	groups[i].name  .count  .within  .prefer  .patience  .mixed_models  .preemptible
+//	groups[i].constraint[j].attribute (.operator, .value)  .affinity[j].attribute (.value, .weight)  .spread[j].attribute
 //	groups[i].retry.attempts (.on, .exit_codes[k], .delay, .max_delay)
-//	groups[i].checkpoint.grace (.signal, .to)  groups[i].disconnect.stop_after (.replace)
-//	groups[i].task.name  .script  .command  .args[k]  .dir  .env.NAME  .kill_signal  .kill_timeout  .success_codes[k]
-//	groups[i].task.logs.max_size (.max_files)
-//	groups[i].task.resources.gpus (.cores, .memory, .exclusive, .gpu.model, .gpu.min_memory)
+//	groups[i].checkpoint.grace (.signal, .to, .every)  groups[i].disconnect.stop_after (.replace)
+//	groups[i].task.name  .script  .command  .args[k]  .start  .dir  .env.NAME  .env_from_file[k]  .upload[k]
+//	groups[i].task.kill_signal  .kill_timeout  .success_codes[k]  .logs.max_size (.max_files, .path)
+//	groups[i].task.resources.gpus (.cores, .memory, .disk, .exclusive, .gpu.model, .gpu.min_memory, .gpu.share, .gpu.mig)
 //
 // groups[i] is there for a job without group blocks too; nothing stands before it, and "" means the job as a whole.
 func (s *JobSpec) Validate() *Error {
@@ -77,8 +78,8 @@ func (s *JobSpec) validate(v *validator) {
 	if !queuePattern.MatchString(s.Queue) {
 		v.fail("queue", "", "%q can't be the name of a queue", s.Queue)
 	}
-	if s.Priority < 0 || s.Priority > 100 {
-		v.fail("priority", "", "priority %d is not between 0 and 100", s.Priority)
+	if s.Priority < 0 || s.Priority > MaxPriority {
+		v.fail("priority", "", "priority %d is not between 0 and %d", s.Priority, MaxPriority)
 	}
 	if s.TimeLimit < 0 {
 		v.fail("time_limit", "", "time_limit is negative")
@@ -108,6 +109,9 @@ func (s *JobSpec) validate(v *validator) {
 			v.fail(at+".count", "", "the job has %d ranks, and a gang has at most %d", ranks, MaxRanks)
 		}
 	}
+	for _, err := range s.Unbuilt() {
+		v.fail(err.Field, err.Hint, "%s", err.Message)
+	}
 	if size := s.Size(); size > MaxSpecSize {
 		v.fail("", "Put long texts into files that the task reads", "the job is %d KiB large, at most %d KiB are allowed", size>>10, MaxSpecSize>>10)
 	}
@@ -120,12 +124,7 @@ func (g *Group) validate(v *validator, at string) {
 	if g.Count < 1 || g.Count > MaxRanks {
 		v.fail(at+".count", "", "count %d is not between 1 and %d", g.Count, MaxRanks)
 	}
-	switch {
-	case g.Within == "nvlink":
-		v.fail(at+".within", `Say "node", or a label of the nodes`, "within = \"nvlink\" is not supported yet")
-	case g.Within != "" && !ValidLabelKey(g.Within):
-		v.fail(at+".within", `It is "node", or the key of a label of the nodes, such as "rack"`, "%q can't be a domain", g.Within)
-	}
+	g.validateWishes(v, at)
 	for j := range g.Constraints {
 		g.Constraints[j].validate(v, fmt.Sprintf("%s.constraint[%d]", at, j))
 	}
@@ -145,13 +144,42 @@ func (g *Group) validate(v *validator, at string) {
 	if g.Disconnect.StopAfter < MinLease {
 		v.fail(at+".disconnect.stop_after", "", "stop_after %s is less than %s", FormatDuration(max(g.Disconnect.StopAfter, 0)), FormatDuration(MinLease))
 	}
-	switch {
-	case g.Disconnect.Replace == ReplaceImmediately:
-		v.fail(at+".disconnect.replace", `Say "after_stop"`, `replace = "immediately" is not supported yet`)
-	case g.Disconnect.Replace > ReplaceImmediately:
+	if g.Disconnect.Replace > ReplaceImmediately {
 		v.fail(at+".disconnect.replace", `Say "after_stop"`, "the replacement rule is not known")
 	}
 	g.Task.validate(v, at+".task")
+}
+
+// validateWishes looks at what a group asks of where its ranks are.
+func (g *Group) validateWishes(v *validator, at string) {
+	const domainHint = `It is "node", "nvlink", or the key of a label of the nodes, such as "rack"`
+	if g.Within != "" && !ValidLabelKey(g.Within) {
+		v.fail(at+".within", domainHint, "%q can't be a domain", g.Within)
+	}
+	if g.Prefer != "" && !ValidLabelKey(g.Prefer) {
+		v.fail(at+".prefer", domainHint, "%q can't be a domain", g.Prefer)
+	}
+	switch {
+	case g.Patience < 0:
+		v.fail(at+".patience", "", "patience is negative")
+	case g.Patience > 0 && g.Prefer == "":
+		v.fail(at+".patience", `Add prefer = "…": it is what patience waits for`, "patience has nothing to wait for")
+	}
+	for j := range g.Affinities {
+		a, at := &g.Affinities[j], fmt.Sprintf("%s.affinity[%d]", at, j)
+		(&Constraint{Attribute: a.Attribute, Operator: OpEqual, Value: a.Value}).validate(v, at)
+		if a.Weight < -100 || a.Weight > 100 || a.Weight == 0 {
+			v.fail(at+".weight", "", "weight %d is not between -100 and 100, or is 0", a.Weight)
+		}
+	}
+	for j := range g.Spreads {
+		if err := checkAttribute(g.Spreads[j].Attribute); err != nil {
+			v.fail(fmt.Sprintf("%s.spread[%d].attribute", at, j), "", "%s", err)
+		}
+	}
+	if g.Checkpoint.Every < 0 {
+		v.fail(at+".checkpoint.every", "", "every is negative")
+	}
 }
 
 // validate is Check, with the field that is to blame.
@@ -226,6 +254,10 @@ func (t *Task) validate(v *validator, at string) {
 			v.fail(field, "", "%s is given twice", e.Name)
 		}
 	}
+	if t.Start > StartFirst {
+		v.fail(at+".start", `Say "each" or "first"`, "this way to start is not known")
+	}
+	t.validateFiles(v, at)
 	v.signal(at+".kill_signal", t.KillSignal)
 	if t.KillTimeout < 0 {
 		v.fail(at+".kill_timeout", "", "kill_timeout is negative")
@@ -243,6 +275,47 @@ func (t *Task) validate(v *validator, at string) {
 		v.fail(at+".logs.max_files", "", "max_files %d is not between 1 and %d", t.Logs.MaxFiles, MaxLogFiles)
 	}
 	t.Resources.validate(v, at+".resources")
+}
+
+// validateFiles looks at the files that a task names.
+func (t *Task) validateFiles(v *validator, at string) {
+	for k, name := range t.EnvFromFile {
+		field := fmt.Sprintf("%s.env_from_file[%d]", at, k)
+		v.text(field, name)
+		if !path.IsAbs(name) {
+			v.fail(field, "Say the whole path: it is read on the node", "%q is not absolute", clip(name))
+		}
+	}
+	for k, name := range t.Upload {
+		field := fmt.Sprintf("%s.upload[%d]", at, k)
+		v.text(field, name)
+		clean := path.Clean(name)
+		switch {
+		case name == "":
+			v.fail(field, "Say a file or folder beside the job file", "a name in upload is empty")
+		case path.IsAbs(name), clean == "..", strings.HasPrefix(clean, "../"):
+			v.fail(field, "Say a file or folder below that of the job file", "%q is outside the folder of the job file", clip(name))
+		}
+	}
+	v.runtime(at+".logs.path", t.Logs.Path)
+}
+
+var migPattern = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]*gb(\+[a-z0-9.]+)?$`)
+
+// validateParts looks at what asks for a part of one GPU.
+func (r *Resources) validateParts(v *validator, at string) {
+	switch {
+	case r.Share < 0 || r.Share >= 1000:
+		v.fail(at+".gpu.share", "Whole GPUs are asked for with gpus = N alone", "share %s is not a part of a GPU, as 0.5 is", r.Share)
+	case r.Share > 0 && r.GPUs != 1:
+		v.fail(at+".gpu.share", "Say gpus = 1", "a share is of one GPU, and gpus is %d", r.GPUs)
+	case r.MIG != "" && !migPattern.MatchString(r.MIG):
+		v.fail(at+".gpu.mig", `Say a profile that nvidia-smi mig -lgip shows, such as "1g.10gb"`, "%q can't be a MIG profile", clip(r.MIG))
+	case r.MIG != "" && r.GPUs == 0:
+		v.fail(at+".gpu.mig", "Say gpus = N: so many slices", "a MIG slice is asked for, and no GPU")
+	case r.MIG != "" && r.Share > 0:
+		v.fail(at+".gpu.share", "Keep one of them", "a share of a MIG slice is asked for")
+	}
 }
 
 func (r *Resources) validate(v *validator, at string) {
@@ -264,6 +337,10 @@ func (r *Resources) validate(v *validator, at string) {
 	if r.GPUs == 0 && r.MinMemory > 0 {
 		v.fail(at+".gpu.min_memory", "Say gpus = N", "a GPU's memory is asked for, and no GPU")
 	}
+	if r.Disk < 0 {
+		v.fail(at+".disk", "", "disk is negative")
+	}
+	r.validateParts(v, at)
 	for _, model := range r.Models {
 		if strings.TrimSpace(model) == "" {
 			v.fail(at+".gpu.model", `Say a word of the device's name, such as "H100"`, "a GPU model is empty")
@@ -324,18 +401,24 @@ func (s *JobSpec) Size() int {
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		t := &g.Task
-		size += 32*field + len(g.Name) + len(g.Within) + len(t.Name) + len(t.Script) + len(t.Command) + len(t.Dir)
+		size += 32*field + len(g.Name) + len(g.Within) + len(g.Prefer) + len(t.Name) + len(t.Script) + len(t.Command) + len(t.Dir) +
+			len(t.Logs.Path) + len(t.Resources.MIG)
 		for _, c := range g.Constraints {
 			size += 3*field + len(c.Attribute) + len(c.Operator) + len(c.Value)
 		}
-		for _, a := range t.Args {
-			size += field + len(a)
+		for _, a := range g.Affinities {
+			size += 3*field + len(a.Attribute) + len(a.Value)
+		}
+		for _, s := range g.Spreads {
+			size += 2*field + len(s.Attribute)
+		}
+		for _, list := range [][]string{t.Args, t.EnvFromFile, t.Upload, t.Resources.Models} {
+			for _, text := range list {
+				size += field + len(text)
+			}
 		}
 		for _, e := range t.Env {
 			size += 2*field + len(e.Name) + len(e.Value)
-		}
-		for _, m := range t.Resources.Models {
-			size += field + len(m)
 		}
 		size += field * (len(g.Retry.On) + len(g.Retry.ExitCodes) + len(t.SuccessCodes))
 	}

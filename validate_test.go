@@ -110,6 +110,29 @@ func TestEachMistakeIsNamedWithItsField(t *testing.T) {
 		{"groups[0].task.resources.gpu.model", "no GPU", func(_ *muster.JobSpec, g *muster.Group) {
 			g.Task.Resources.GPUs, g.Task.Resources.Models = 0, []string{"H100"}
 		}},
+		{"groups[0].prefer", "domain", func(_ *muster.JobSpec, g *muster.Group) { g.Prefer = "a b" }},
+		{"groups[0].patience", "nothing to wait for", func(_ *muster.JobSpec, g *muster.Group) { g.Patience = time.Minute }},
+		{"groups[0].affinity[0].attribute", "does not exist", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Affinities = []muster.Affinity{{Attribute: "rack", Value: "r7", Weight: 50}}
+		}},
+		{"groups[0].affinity[0].weight", "weight 101", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Affinities = []muster.Affinity{{Attribute: "label.rack", Value: "r7", Weight: 101}}
+		}},
+		{"groups[0].spread[0].attribute", "does not exist", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Spreads = []muster.Spread{{Attribute: "rack"}}
+		}},
+		{"groups[0].checkpoint.every", "negative", func(_ *muster.JobSpec, g *muster.Group) { g.Checkpoint.Every = -1 }},
+		{"groups[0].task.start", "not known", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Start = 9 }},
+		{"groups[0].task.env_from_file[0]", "not absolute", func(_ *muster.JobSpec, g *muster.Group) { g.Task.EnvFromFile = []string{"x.env"} }},
+		{"groups[0].task.upload[0]", "outside the folder", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Upload = []string{"a/../../b"} }},
+		{"groups[0].task.upload[1]", "empty", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Upload = []string{"a", ""} }},
+		{"groups[0].task.logs.path", "run-time value", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Logs.Path = "${HOME}/x" }},
+		{"groups[0].task.resources.disk", "negative", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Resources.Disk = -1 }},
+		{"groups[0].task.resources.gpu.share", "gpus is 2", func(_ *muster.JobSpec, g *muster.Group) {
+			g.Task.Resources.GPUs, g.Task.Resources.Share = 2, 500
+		}},
+		{"groups[0].task.resources.gpu.share", "not a part", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Resources.Share = 1500 }},
+		{"groups[0].task.resources.gpu.mig", "MIG profile", func(_ *muster.JobSpec, g *muster.Group) { g.Task.Resources.MIG = "small" }},
 	} {
 		s := usual()
 		c.mistake(s, &s.Groups[0])

@@ -29,18 +29,36 @@ type JobSpecJSON struct {
 
 // GroupJSON is a group block, or the part of a job block that it replaces.
 type GroupJSON struct {
-	Count      int                 `json:"count"`
-	Topology   *TopologyJSON       `json:"topology,omitempty"`
-	Constraint []ConstraintJSON    `json:"constraint,omitempty"`
-	Retry      RetryJSON           `json:"retry"`
-	Checkpoint *CheckpointJSON     `json:"checkpoint,omitempty"`
-	Disconnect DisconnectJSON      `json:"disconnect"`
-	Task       map[string]TaskJSON `json:"task"`
+	Count       int                 `json:"count"`
+	MixedModels bool                `json:"mixed_models,omitempty"`
+	Preemptible *bool               `json:"preemptible,omitempty"` // absent: true
+	Topology    *TopologyJSON       `json:"topology,omitempty"`
+	Constraint  []ConstraintJSON    `json:"constraint,omitempty"`
+	Affinity    []AffinityJSON      `json:"affinity,omitempty"`
+	Spread      []SpreadJSON        `json:"spread,omitempty"`
+	Retry       RetryJSON           `json:"retry"`
+	Checkpoint  *CheckpointJSON     `json:"checkpoint,omitempty"`
+	Disconnect  DisconnectJSON      `json:"disconnect"`
+	Task        map[string]TaskJSON `json:"task"`
 }
 
 // TopologyJSON is a topology block.
 type TopologyJSON struct {
-	Within string `json:"within"`
+	Within   string `json:"within,omitempty"`
+	Prefer   string `json:"prefer,omitempty"`
+	Patience string `json:"patience,omitempty"`
+}
+
+// AffinityJSON is an affinity block.
+type AffinityJSON struct {
+	Attribute string `json:"attribute"`
+	Value     string `json:"value"`
+	Weight    int    `json:"weight"`
+}
+
+// SpreadJSON is a spread block.
+type SpreadJSON struct {
+	Attribute string `json:"attribute"`
 }
 
 // ConstraintJSON is a constraint block.
@@ -64,6 +82,7 @@ type CheckpointJSON struct {
 	Grace  string `json:"grace"`
 	Signal string `json:"signal,omitempty"`
 	To     string `json:"to"`
+	Every  string `json:"every,omitempty"`
 }
 
 // DisconnectJSON is a disconnect block.
@@ -77,8 +96,11 @@ type TaskJSON struct {
 	Script       string            `json:"script,omitempty"`
 	Command      string            `json:"command,omitempty"`
 	Args         []string          `json:"args,omitempty"`
-	Dir          string            `json:"dir,omitempty"` // absolute; absent: ${task.dir}
+	Start        string            `json:"start,omitempty"` // absent: each
+	Dir          string            `json:"dir,omitempty"`   // absolute; absent: ${task.dir}
 	Env          map[string]string `json:"env,omitempty"`
+	EnvFromFile  []string          `json:"env_from_file,omitempty"`
+	Upload       []string          `json:"upload,omitempty"`
 	KillSignal   string            `json:"kill_signal"`
 	KillTimeout  string            `json:"kill_timeout"`
 	SuccessCodes []int             `json:"success_codes"`
@@ -90,6 +112,7 @@ type TaskJSON struct {
 type TaskLogsJSON struct {
 	MaxSize  string `json:"max_size"`
 	MaxFiles int    `json:"max_files"`
+	Path     string `json:"path,omitempty"`
 }
 
 // ResourcesJSON is a resources block. Without cores and memory they are the GPUs' part of the node.
@@ -97,20 +120,24 @@ type ResourcesJSON struct {
 	GPUs      int         `json:"gpus"`
 	Cores     json.Number `json:"cores,omitempty"`
 	Memory    string      `json:"memory,omitempty"`
+	Disk      string      `json:"disk,omitempty"`
 	Exclusive bool        `json:"exclusive"`
 	GPU       *GPUAskJSON `json:"gpu,omitempty"`
 }
 
 // GPUAskJSON is a gpu block: which GPUs.
 type GPUAskJSON struct {
-	Model     []string `json:"model,omitempty"`
-	MinMemory string   `json:"min_memory,omitempty"`
+	Model     []string    `json:"model,omitempty"`
+	MinMemory string      `json:"min_memory,omitempty"`
+	Share     json.Number `json:"share,omitempty"`
+	MIG       string      `json:"mig,omitempty"`
 }
 
 // The words that stand for enumerations in JSON, by value.
 var (
 	targetWords  = []string{"main", "all"}
 	replaceWords = []string{"after_stop", "immediately"}
+	startWords   = []string{"each", "first"}
 )
 
 // SpecsJSON gives specs as {"schema": "muster.v1", "jobs": […]}: what validate -o json prints and POST /v1/jobs takes.
@@ -171,15 +198,26 @@ func groupJSONOf(g *muster.Group) GroupJSON {
 	for _, class := range g.Retry.On {
 		out.Retry.On = append(out.Retry.On, class.String())
 	}
-	if g.Within != "" {
-		out.Topology = &TopologyJSON{Within: g.Within}
+	out.MixedModels = g.MixedModels
+	if g.OnlyQuota {
+		out.Preemptible = new(bool)
+	}
+	if g.Within != "" || g.Prefer != "" {
+		out.Topology = &TopologyJSON{Within: g.Within, Prefer: g.Prefer, Patience: unlessZero(g.Patience, muster.FormatDuration)}
+	}
+	for _, a := range g.Affinities {
+		out.Affinity = append(out.Affinity, AffinityJSON(a))
+	}
+	for _, s := range g.Spreads {
+		out.Spread = append(out.Spread, SpreadJSON(s))
 	}
 	for _, c := range g.Constraints {
 		out.Constraint = append(out.Constraint, ConstraintJSON{Attribute: c.Attribute, Operator: string(c.Operator), Value: c.Value})
 	}
 	if g.Checkpoint != (muster.Checkpoint{}) {
 		out.Checkpoint = &CheckpointJSON{
-			Grace: muster.FormatDuration(g.Checkpoint.Grace), Signal: g.Checkpoint.Signal, To: targetWords[g.Checkpoint.To]}
+			Grace: muster.FormatDuration(g.Checkpoint.Grace), Signal: g.Checkpoint.Signal, To: targetWords[g.Checkpoint.To],
+			Every: unlessZero(g.Checkpoint.Every, muster.FormatDuration)}
 	}
 	return out
 }
@@ -190,16 +228,22 @@ func taskJSONOf(t *muster.Task) TaskJSON {
 		Command:      t.Command,
 		Args:         t.Args,
 		Dir:          t.Dir,
+		EnvFromFile:  t.EnvFromFile,
+		Upload:       t.Upload,
 		KillSignal:   t.KillSignal,
 		KillTimeout:  muster.FormatDuration(t.KillTimeout),
 		SuccessCodes: t.SuccessCodes,
-		Logs:         TaskLogsJSON{MaxSize: t.Logs.MaxSize.String(), MaxFiles: t.Logs.MaxFiles},
+		Logs:         TaskLogsJSON{MaxSize: t.Logs.MaxSize.String(), MaxFiles: t.Logs.MaxFiles, Path: t.Logs.Path},
 		Resources: ResourcesJSON{
 			GPUs:      t.Resources.GPUs,
 			Cores:     json.Number(unlessZero(t.Resources.MilliCores, muster.MilliCores.String)),
 			Memory:    unlessZero(t.Resources.Memory, muster.Bytes.String),
+			Disk:      unlessZero(t.Resources.Disk, muster.Bytes.String),
 			Exclusive: t.Resources.Exclusive,
 		},
+	}
+	if t.Start != muster.StartEach {
+		out.Start = startWords[t.Start]
 	}
 	if len(t.Env) > 0 {
 		out.Env = map[string]string{}
@@ -207,8 +251,9 @@ func taskJSONOf(t *muster.Task) TaskJSON {
 			out.Env[e.Name] = e.Value
 		}
 	}
-	if r := &t.Resources; len(r.Models) > 0 || r.MinMemory > 0 {
-		out.Resources.GPU = &GPUAskJSON{Model: r.Models, MinMemory: unlessZero(r.MinMemory, muster.Bytes.String)}
+	if r := &t.Resources; len(r.Models) > 0 || r.MinMemory > 0 || r.Share > 0 || r.MIG != "" {
+		out.Resources.GPU = &GPUAskJSON{Model: r.Models, MinMemory: unlessZero(r.MinMemory, muster.Bytes.String),
+			Share: json.Number(unlessZero(r.Share, muster.MilliGPUs.String)), MIG: r.MIG}
 	}
 	return out
 }
@@ -224,7 +269,7 @@ func labelMap(labels []muster.Label) map[string]string {
 	return out
 }
 
-func unlessZero[T time.Duration | muster.Bytes | muster.MilliCores](v T, format func(T) string) string {
+func unlessZero[T time.Duration | muster.Bytes | muster.MilliCores | muster.MilliGPUs](v T, format func(T) string) string {
 	if v == 0 {
 		return ""
 	}

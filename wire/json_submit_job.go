@@ -65,9 +65,30 @@ func (d *jsonReader) groupKeys(g *muster.Group) keys {
 	return keys{
 		"count": d.intoInteger(&g.Count),
 		"topology": d.block(keys{
-			"within": d.intoText(&g.Within),
-			"prefer": notYet, "patience": notYet,
+			"within":   d.intoText(&g.Within),
+			"prefer":   d.intoText(&g.Prefer),
+			"patience": d.intoDuration(&g.Patience),
 		}),
+		"mixed_models": func(at string, raw json.RawMessage) { g.MixedModels = d.boolean(at, raw) },
+		"preemptible":  func(at string, raw json.RawMessage) { g.OnlyQuota = !d.boolean(at, raw) },
+		"affinity": func(at string, raw json.RawMessage) {
+			for i, element := range d.list(at, raw) {
+				var a muster.Affinity
+				d.object(fmt.Sprintf("%s[%d]", at, i), element, keys{
+					"attribute": d.intoText(&a.Attribute),
+					"value":     d.intoText(&a.Value),
+					"weight":    d.intoInteger(&a.Weight),
+				})
+				g.Affinities = append(g.Affinities, a)
+			}
+		},
+		"spread": func(at string, raw json.RawMessage) {
+			for i, element := range d.list(at, raw) {
+				var s muster.Spread
+				d.object(fmt.Sprintf("%s[%d]", at, i), element, keys{"attribute": d.intoText(&s.Attribute)})
+				g.Spreads = append(g.Spreads, s)
+			}
+		},
 		"constraint": func(at string, raw json.RawMessage) {
 			for i, element := range d.list(at, raw) {
 				c := muster.Constraint{Operator: muster.OpEqual}
@@ -101,14 +122,12 @@ func (d *jsonReader) groupKeys(g *muster.Group) keys {
 			"to": func(at string, raw json.RawMessage) {
 				g.Checkpoint.To = muster.SignalTarget(d.word(at, raw, targetWords))
 			},
-			"every": notYet,
+			"every": d.intoDuration(&g.Checkpoint.Every),
 		}),
 		"disconnect": d.block(keys{
 			"stop_after": d.intoDuration(&g.Disconnect.StopAfter),
 			"replace": func(at string, raw json.RawMessage) {
-				if d.word(at, raw, replaceWords) == int(muster.ReplaceImmediately) {
-					d.fail(at, `"immediately" is not supported yet`)
-				}
+				g.Disconnect.Replace = muster.Replace(d.word(at, raw, replaceWords))
 			},
 		}),
 		"task": func(at string, raw json.RawMessage) {
@@ -122,8 +141,7 @@ func (d *jsonReader) groupKeys(g *muster.Group) keys {
 				d.object(at, raw, d.taskKeys(&g.Task))
 			})
 		},
-		"mixed_models": notYet, "preemptible": notYet, "elastic": notYet, "affinity": notYet, "spread": notYet, "hang": notYet,
-		"idle": notYet, "port": notYet, "service": notYet, "scaling": notYet, "update": notYet,
+		"elastic": notYet, "hang": notYet, "idle": notYet, "port": notYet, "service": notYet, "scaling": notYet, "update": notYet,
 	}
 }
 
@@ -145,11 +163,13 @@ func (d *jsonReader) taskKeys(t *muster.Task) keys {
 		"logs": d.block(keys{
 			"max_size":  d.intoBytes(&t.Logs.MaxSize),
 			"max_files": d.intoInteger(&t.Logs.MaxFiles),
-			"path":      notYet,
+			"path":      d.intoText(&t.Logs.Path),
 		}),
-		"resources": d.block(d.resourceKeys(&t.Resources)),
-		"start":     notYet, "env_from_file": notYet, "upload": notYet, "user": notYet, "image": notYet, "mounts": notYet,
-		"artifact": notYet, "template": notYet, "lifecycle": notYet,
+		"start":         func(at string, raw json.RawMessage) { t.Start = muster.Start(d.word(at, raw, startWords)) },
+		"env_from_file": func(at string, raw json.RawMessage) { t.EnvFromFile = d.texts(at, raw) },
+		"upload":        func(at string, raw json.RawMessage) { t.Upload = d.texts(at, raw) },
+		"resources":     d.block(d.resourceKeys(&t.Resources)),
+		"user":          notYet, "image": notYet, "mounts": notYet, "artifact": notYet, "template": notYet, "lifecycle": notYet,
 	}
 }
 
@@ -184,9 +204,18 @@ func (d *jsonReader) resourceKeys(r *muster.Resources) keys {
 		"gpu": d.block(keys{
 			"model":      func(at string, raw json.RawMessage) { r.Models = d.texts(at, raw) },
 			"min_memory": d.intoBytes(&r.MinMemory),
-			"share":      notYet, "mig": notYet,
+			"mig":        d.intoText(&r.MIG),
+			"share": func(at string, raw json.RawMessage) {
+				share, ok := parseCores(string(raw))
+				if !ok || share == 0 || share > 1000 {
+					d.fail(at, "a part of a GPU is expected, as in 0.5, with at most three decimals")
+				}
+				if share < 1000 {
+					r.Share = muster.MilliGPUs(share)
+				}
+			},
 		}),
-		"disk": notYet,
+		"disk": d.intoBytes(&r.Disk),
 	}
 }
 

@@ -140,6 +140,35 @@ func TestASpecInJSONComesBackAsItWas(t *testing.T) {
 	}
 }
 
+func TestWhatASpecAsksOfItsPlaceAndItsFilesIsInItsJSON(t *testing.T) {
+	spec := everything()
+	g := &spec.Groups[0]
+	g.Prefer, g.Patience, g.MixedModels, g.OnlyQuota = "nvlink", 10*time.Minute, true, true
+	g.Affinities = []muster.Affinity{{Attribute: "label.rack", Value: "r7", Weight: -50}}
+	g.Spreads = []muster.Spread{{Attribute: "label.rack"}}
+	g.Checkpoint.Every, g.Disconnect.Replace = 30*time.Minute, muster.ReplaceImmediately
+	g.Task.Start, g.Task.EnvFromFile, g.Task.Upload = muster.StartFirst, []string{"/home/ann/.env"}, []string{"train.py", "conf/"}
+	g.Task.Logs.Path = "logs/${job.id}.out"
+	g.Task.Resources.Share, g.Task.Resources.MIG, g.Task.Resources.Disk = 500, "1g.10gb", 10*muster.GiB
+	body, err := SpecsJSON(JobSpecOf(spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "spec-wishes.json", json.RawMessage(body))
+	var file struct{ Jobs []json.RawMessage }
+	if err := json.Unmarshal(body, &file); err != nil {
+		t.Fatal(err)
+	}
+	var d jsonReader
+	got := d.job("jobs[0]", file.Jobs[0])
+	if got.FillDefaults(); d.err != nil {
+		t.Fatal(d.err)
+	}
+	if diff := cmp.Diff(spec, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestASmallJobInJSONGetsTheDefaults(t *testing.T) {
 	got, err := ParseSubmitJSON([]byte(`{"request_id": "r1", "jobs": [
 		{"name": "hello", "task": {"hello": {"command": "nvidia-smi", "dir": "${task.dir}", "resources": {"gpus": 1, "cores": 0.5}}}}]}`))
@@ -183,12 +212,17 @@ func TestAMistakeInJSONIsNamedWithItsPlace(t *testing.T) {
 		{job(`"time_limit": 60`), "jobs[0].time_limit", `as in "90s"`},
 		{job(`"time_limit": "60"`), "jobs[0].time_limit", "has no unit"},
 		{job(`"labels": {"a": 1}`), "jobs[0].labels.a", "text"},
-		{job(`"disconnect": {"replace": "immediately"}`), "jobs[0].disconnect.replace", "not supported yet"},
+		{`{"jobs": [{"name": "a", "task": {"t": {"command": "true"}}, "disconnect": {"replace": "immediately"}}]}`,
+			"jobs[0].groups[0].disconnect.replace", "not supported yet"},
 		{job(`"group": {"a": {}, "b": {}}`), "jobs[0].group.b", "second group is not supported yet"},
 		{job(`"group": {"a": {}}, "count": 2`), "jobs[0].count", "beside group"},
 		{job(`"group": {"a": {"cuont": 2}}`), "jobs[0].group.a.cuont", "not expected"},
 		{job(`"constraint": [{"attribute": "label.a", "val": "x"}]`), "jobs[0].constraint[0].val", "known are attribute, operator, value"},
-		{job(`"topology": {"prefer": "nvlink"}`), "jobs[0].topology.prefer", "not supported yet"},
+		{job(`"topology": {"patience": "1"}`), "jobs[0].topology.patience", "no unit"},
+		{job(`"affinity": [{"attribute": "label.a", "wieght": 5}]`), "jobs[0].affinity[0].wieght", "not expected"},
+		{job(`"spread": {}`), "jobs[0].spread", "a list"},
+		{task(`"start": "last"`), "jobs[0].task.t.start", "say one of each, first"},
+		{task(`"resources": {"gpus": 1, "gpu": {"share": 2}}`), "jobs[0].task.t.resources.gpu.share", "as in 0.5"},
 		{job(`"retry": {"on": ["exit", "bug"]}`), "jobs[0].retry.on[1]", "say one of"},
 		{job(`"checkpoint": {"to": "both"}`), "jobs[0].checkpoint.to", "say one of main, all"},
 		{job(`"task": {"a": {"command": "x"}, "b": {}}`), "jobs[0].task.b", "second task is not supported yet"},
