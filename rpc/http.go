@@ -83,7 +83,7 @@ func (s *Server) handler() http.Handler {
 }
 
 func nothingHere(w http.ResponseWriter, r *http.Request) {
-	refuse(w, muster.Errorf(muster.KindNotFound, "there is no %s here", r.URL.Path).WithHint("What there is: /v1/openapi.json"))
+	refuse(w, muster.Errorf(muster.KindNotFound, "there is no %s here", r.URL.Path).WithHint("A server says at /v1/openapi.json what there is"))
 }
 
 // protect keeps pages of other sites, which act in their readers' browsers, away from next.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/musterhpc/muster"
@@ -76,6 +77,8 @@ type agent struct {
 	parts  []func()   // stop, in reverse order
 	wait   sync.WaitGroup
 
+	registry *prometheus.Registry
+
 	headroom []byte // never touched: see serverHeadroom
 }
 
@@ -84,7 +87,7 @@ type agent struct {
 const serverHeadroom = 32 << 20
 
 func runAgent(ctx context.Context, c *config.Config, log hclog.Logger) error {
-	a := &agent{config: c, log: log, fatal: make(chan error, 1), ended: make(chan error, 8)}
+	a := &agent{config: c, log: log, fatal: make(chan error, 1), ended: make(chan error, 8), registry: newRegistry()}
 	err := a.start(ctx)
 	if err == nil {
 		select {
@@ -173,8 +176,9 @@ func (a *agent) startServer(username string) (address string, err error) {
 			a.log.Error("the server did not end well", "error", err)
 		}
 	})
-	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username,
-		Checkpoints: c.Server.Checkpoints})
+	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username, Checkpoints: c.Server.Checkpoints,
+		Metrics: scrapeHandler(a.registry, a.log.Named("metrics")), ParseJobs: parseAway})
+	a.registry.MustRegister(service.Collectors()...)
 	a.parts = append(a.parts, service.Stop)
 	local, err := listenUnix(filepath.Join(c.DataDir, "api.sock"))
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 // The scripts are the command line's promises, one file each. All of them talk to one dev cluster, made of this very binary.
 func TestMain(m *testing.M) {
+	beChild()
 	testscript.Main(m, map[string]func(){"muster": main})
 }
 
