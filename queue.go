@@ -17,6 +17,33 @@ type Queue struct {
 	Pending int // jobs
 	Running int // jobs that hold resources
 	GPUs    int // held
+
+	// What the queue is owed: while it may use its quota and holds less, the difference grows; while it holds more, it shrinks.
+	Claim  int   // GPUs that a cluster as large as its quota would run of its jobs now, those of the queues below it included
+	Owed   int64 // GPU-milliseconds, as of OwedAt; negative: it has used more than it claimed
+	OwedAt Time
+}
+
+// OwedUntil reckons what the queue is owed at a time, when it has held so many GPUs since OwedAt.
+func (q *Queue) OwedUntil(now Time, held int) int64 {
+	quota := int64(q.Rules().QuotaGPUs())
+	owed := q.Owed + int64(q.Claim-held)*int64(max(0, now-q.OwedAt))
+	return min(max(owed, -quota*maxCredit), quota*maxDebt)
+}
+
+// The bounds of what a queue is owed, for each GPU of its quota: credit, by having used more, is a day at most.
+const (
+	maxCredit = 24 * 3600 * 1000
+	maxDebt   = 7 * maxCredit
+)
+
+// QuotaGPUs is the quota over all models.
+func (q *QueueSpec) QuotaGPUs() int {
+	n := 0
+	for _, quota := range q.Quota {
+		n += quota.GPUs
+	}
+	return n
 }
 
 // Rules is what the queues file says of the queue, or what holds when it says nothing.

@@ -62,7 +62,7 @@ func CommandOf(c state.Command) *Command {
 	case *state.InitCluster:
 		return &Command{Command: &Command_InitCluster{&InitCluster{ClusterId: c.ClusterID}}}
 	case *state.CommitPlan:
-		return &Command{Command: &Command_CommitPlan{&CommitPlan{Term: c.Term, Gangs: listOf(c.Gangs, gangPlacementOf)}}}
+		return &Command{Command: &Command_CommitPlan{commitPlanOf(c)}}
 	case *state.EndLeases:
 		return &Command{Command: &Command_EndLeases{&EndLeases{
 			Term:    c.Term,
@@ -104,16 +104,18 @@ func gangPlacementOf(g *state.GangPlacement) *GangPlacement {
 	return &GangPlacement{
 		Job:     uint64(g.Job),
 		Attempt: g.Attempt,
-		Ranks: listOf(g.Ranks, func(r *state.RankPlacement) *RankPlacement {
-			return &RankPlacement{
-				Group:      int64(r.Group),
-				Rank:       int64(r.Rank),
-				Node:       uint32(r.Node),
-				Slots:      uint64(r.Slots),
-				MilliCores: int64(r.MilliCores),
-				Memory:     int64(r.Memory),
-			}
-		}),
+		Ranks:   listOf(g.Ranks, rankPlacementOf),
+	}
+}
+
+func rankPlacementOf(r *state.RankPlacement) *RankPlacement {
+	return &RankPlacement{
+		Group:      int64(r.Group),
+		Rank:       int64(r.Rank),
+		Node:       uint32(r.Node),
+		Slots:      uint64(r.Slots),
+		MilliCores: int64(r.MilliCores),
+		Memory:     int64(r.Memory),
 	}
 }
 
@@ -231,7 +233,13 @@ func (d *decoder) duty(x *Command) state.Command {
 	case *Command_CommitPlan:
 		return decode(d, "CommitPlan", c.CommitPlan, func(x *CommitPlan) state.Command {
 			d.known("CommitPlan", x.unknownFields)
-			return &state.CommitPlan{Term: x.Term, Gangs: domainList(d, "CommitPlan.gangs", x.Gangs, d.gangPlacement)}
+			return &state.CommitPlan{
+				Term:      x.Term,
+				Gangs:     domainList(d, "CommitPlan.gangs", x.Gangs, d.gangPlacement),
+				Unhold:    numbersOf[muster.JobID](x.Unhold),
+				Evictions: domainList(d, "CommitPlan.evictions", x.Evictions, d.eviction),
+				Claims:    domainList(d, "CommitPlan.claims", x.Claims, d.claim),
+			}
 		})
 	case *Command_EndLeases:
 		return decode(d, "EndLeases", c.EndLeases, func(x *EndLeases) state.Command {
@@ -328,16 +336,18 @@ func (d *decoder) gangPlacement(x *GangPlacement) state.GangPlacement {
 	return state.GangPlacement{
 		Job:     muster.JobID(x.Job),
 		Attempt: x.Attempt,
-		Ranks: domainList(d, "GangPlacement.ranks", x.Ranks, func(x *RankPlacement) state.RankPlacement {
-			d.known("RankPlacement", x.unknownFields)
-			return state.RankPlacement{
-				Group:      d.count("RankPlacement.group", x.Group),
-				Rank:       d.count("RankPlacement.rank", x.Rank),
-				Node:       muster.NodeID(x.Node),
-				Slots:      muster.SlotSet(x.Slots),
-				MilliCores: muster.MilliCores(d.amount("RankPlacement.milli_cores", x.MilliCores)),
-				Memory:     muster.Bytes(d.amount("RankPlacement.memory", x.Memory)),
-			}
-		}),
+		Ranks:   domainList(d, "GangPlacement.ranks", x.Ranks, d.rankPlacement),
+	}
+}
+
+func (d *decoder) rankPlacement(x *RankPlacement) state.RankPlacement {
+	d.known("RankPlacement", x.unknownFields)
+	return state.RankPlacement{
+		Group:      d.count("RankPlacement.group", x.Group),
+		Rank:       d.count("RankPlacement.rank", x.Rank),
+		Node:       muster.NodeID(x.Node),
+		Slots:      muster.SlotSet(x.Slots),
+		MilliCores: muster.MilliCores(d.amount("RankPlacement.milli_cores", x.MilliCores)),
+		Memory:     muster.Bytes(d.amount("RankPlacement.memory", x.Memory)),
 	}
 }

@@ -100,7 +100,7 @@ var (
 		&state.EndLeases{}, &state.Wake{}, &state.DrainDue{}, &state.Purge{}, &state.Hold{}, &state.SetPriority{},
 		&state.Requeue{}, &state.RemoveNodes{}, &state.LabelNode{}, &state.StartDue{}}
 	rows = []state.Row{&state.Cluster{}, &state.SpecRow{}, &state.ShapeRow{}, &muster.Queue{}, &muster.Node{}, &muster.Job{},
-		&muster.Allocation{}, &state.RequestRow{}, &state.Event{}}
+		&muster.Allocation{}, &state.RequestRow{}, &state.Event{}, &state.HoldRow{}, &state.UsageRow{}, &state.HistoryRow{}}
 )
 
 func TestTheTestKnowsEveryCommand(t *testing.T) {

@@ -2426,6 +2426,9 @@ type Queue struct {
 	Running       int64                  `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	Spec          *QueueSpec             `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	Claim         int64                  `protobuf:"varint,20,opt,name=claim,proto3" json:"claim,omitempty"`
+	Owed          int64                  `protobuf:"varint,21,opt,name=owed,proto3" json:"owed,omitempty"`
+	OwedAt        int64                  `protobuf:"varint,22,opt,name=owed_at,json=owedAt,proto3" json:"owed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2493,6 +2496,27 @@ func (x *Queue) GetSpec() *QueueSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *Queue) GetClaim() int64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
+func (x *Queue) GetOwed() int64 {
+	if x != nil {
+		return x.Owed
+	}
+	return 0
+}
+
+func (x *Queue) GetOwedAt() int64 {
+	if x != nil {
+		return x.OwedAt
+	}
+	return 0
 }
 
 type QueueSpec struct {
@@ -3380,13 +3404,16 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\vconstraints\x18\x03 \x03(\v2\x15.muster.v1.ConstraintR\vconstraints\x122\n" +
 	"\tresources\x18\x04 \x01(\v2\x14.muster.v1.ResourcesR\tresources\"6\n" +
 	"\x05Shape\x12-\n" +
-	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\x8d\x01\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\xd0\x01\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x03R\apending\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x03R\arunning\x12\x12\n" +
 	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\x12(\n" +
-	"\x04spec\x18\x05 \x01(\v2\x14.muster.v1.QueueSpecR\x04spec\"\x95\x04\n" +
+	"\x04spec\x18\x05 \x01(\v2\x14.muster.v1.QueueSpecR\x04spec\x12\x14\n" +
+	"\x05claim\x18\x14 \x01(\x03R\x05claim\x12\x12\n" +
+	"\x04owed\x18\x15 \x01(\x03R\x04owed\x12\x17\n" +
+	"\aowed_at\x18\x16 \x01(\x03R\x06owedAt\"\x95\x04\n" +
 	"\tQueueSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x14\n" +

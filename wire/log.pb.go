@@ -1015,6 +1015,9 @@ type CommitPlan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Gangs         []*GangPlacement       `protobuf:"bytes,2,rep,name=gangs,proto3" json:"gangs,omitempty"`
+	Unhold        []uint64               `protobuf:"varint,20,rep,packed,name=unhold,proto3" json:"unhold,omitempty"`
+	Evictions     []*Eviction            `protobuf:"bytes,21,rep,name=evictions,proto3" json:"evictions,omitempty"`
+	Claims        []*QueueClaim          `protobuf:"bytes,22,rep,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1063,6 +1066,207 @@ func (x *CommitPlan) GetGangs() []*GangPlacement {
 	return nil
 }
 
+func (x *CommitPlan) GetUnhold() []uint64 {
+	if x != nil {
+		return x.Unhold
+	}
+	return nil
+}
+
+func (x *CommitPlan) GetEvictions() []*Eviction {
+	if x != nil {
+		return x.Evictions
+	}
+	return nil
+}
+
+func (x *CommitPlan) GetClaims() []*QueueClaim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+type Eviction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Ranks         []*RankPlacement       `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Victims       []*Victim              `protobuf:"bytes,4,rep,name=victims,proto3" json:"victims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Eviction) Reset() {
+	*x = Eviction{}
+	mi := &file_wire_log_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Eviction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Eviction) ProtoMessage() {}
+
+func (x *Eviction) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
+func (*Eviction) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Eviction) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Eviction) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Eviction) GetRanks() []*RankPlacement {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Eviction) GetVictims() []*Victim {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+type Victim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Victim) Reset() {
+	*x = Victim{}
+	mi := &file_wire_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Victim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Victim) ProtoMessage() {}
+
+func (x *Victim) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Victim.ProtoReflect.Descriptor instead.
+func (*Victim) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Victim) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Victim) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Victim) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type QueueClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Gpus          int64                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueClaim) Reset() {
+	*x = QueueClaim{}
+	mi := &file_wire_log_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueClaim) ProtoMessage() {}
+
+func (x *QueueClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueClaim.ProtoReflect.Descriptor instead.
+func (*QueueClaim) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *QueueClaim) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueClaim) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
 type GangPlacement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1074,7 +1278,7 @@ type GangPlacement struct {
 
 func (x *GangPlacement) Reset() {
 	*x = GangPlacement{}
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1290,7 @@ func (x *GangPlacement) String() string {
 func (*GangPlacement) ProtoMessage() {}
 
 func (x *GangPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[18]
+	mi := &file_wire_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1303,7 @@ func (x *GangPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GangPlacement.ProtoReflect.Descriptor instead.
 func (*GangPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{18}
+	return file_wire_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GangPlacement) GetJob() uint64 {
@@ -1137,7 +1341,7 @@ type RankPlacement struct {
 
 func (x *RankPlacement) Reset() {
 	*x = RankPlacement{}
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1353,7 @@ func (x *RankPlacement) String() string {
 func (*RankPlacement) ProtoMessage() {}
 
 func (x *RankPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[19]
+	mi := &file_wire_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1366,7 @@ func (x *RankPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPlacement.ProtoReflect.Descriptor instead.
 func (*RankPlacement) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{19}
+	return file_wire_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RankPlacement) GetGroup() int64 {
@@ -1221,7 +1425,7 @@ type EndLeases struct {
 
 func (x *EndLeases) Reset() {
 	*x = EndLeases{}
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1437,7 @@ func (x *EndLeases) String() string {
 func (*EndLeases) ProtoMessage() {}
 
 func (x *EndLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[20]
+	mi := &file_wire_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1450,7 @@ func (x *EndLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndLeases.ProtoReflect.Descriptor instead.
 func (*EndLeases) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{20}
+	return file_wire_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EndLeases) GetTerm() uint64 {
@@ -1301,7 +1505,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1517,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[21]
+	mi := &file_wire_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1530,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{21}
+	return file_wire_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Wake) GetTerm() uint64 {
@@ -1353,7 +1557,7 @@ type DrainDue struct {
 
 func (x *DrainDue) Reset() {
 	*x = DrainDue{}
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1569,7 @@ func (x *DrainDue) String() string {
 func (*DrainDue) ProtoMessage() {}
 
 func (x *DrainDue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[22]
+	mi := &file_wire_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1582,7 @@ func (x *DrainDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainDue.ProtoReflect.Descriptor instead.
 func (*DrainDue) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{22}
+	return file_wire_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DrainDue) GetTerm() uint64 {
@@ -1405,7 +1609,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1621,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[23]
+	mi := &file_wire_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1634,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{23}
+	return file_wire_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Purge) GetTerm() uint64 {
@@ -1479,7 +1683,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1695,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[24]
+	mi := &file_wire_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1708,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{24}
+	return file_wire_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -1843,7 +2047,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2059,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[25]
+	mi := &file_wire_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2072,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{25}
+	return file_wire_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Entry) GetStamp() int64 {
@@ -1895,7 +2099,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2111,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[26]
+	mi := &file_wire_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2124,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{26}
+	return file_wire_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Refusal) GetJob() uint64 {
@@ -1952,7 +2156,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_wire_log_proto_msgTypes[27]
+	mi := &file_wire_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2168,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[27]
+	mi := &file_wire_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2181,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{27}
+	return file_wire_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Result) GetErr() *Error {
@@ -2040,13 +2244,14 @@ type Cluster struct {
 	NextNode      uint32                 `protobuf:"varint,7,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	NextShape     uint32                 `protobuf:"varint,8,opt,name=next_shape,json=nextShape,proto3" json:"next_shape,omitempty"`
 	Policy        *Policy                `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
+	Preempted     int64                  `protobuf:"varint,20,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_wire_log_proto_msgTypes[28]
+	mi := &file_wire_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2263,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[28]
+	mi := &file_wire_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2276,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{28}
+	return file_wire_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Cluster) GetId() string {
@@ -2137,6 +2342,13 @@ func (x *Cluster) GetPolicy() *Policy {
 	return nil
 }
 
+func (x *Cluster) GetPreempted() int64 {
+	if x != nil {
+		return x.Preempted
+	}
+	return 0
+}
+
 type ShapeRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2148,7 +2360,7 @@ type ShapeRow struct {
 
 func (x *ShapeRow) Reset() {
 	*x = ShapeRow{}
-	mi := &file_wire_log_proto_msgTypes[29]
+	mi := &file_wire_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2372,7 @@ func (x *ShapeRow) String() string {
 func (*ShapeRow) ProtoMessage() {}
 
 func (x *ShapeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[29]
+	mi := &file_wire_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2385,7 @@ func (x *ShapeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeRow.ProtoReflect.Descriptor instead.
 func (*ShapeRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{29}
+	return file_wire_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ShapeRow) GetId() uint32 {
@@ -2208,7 +2420,7 @@ type SpecRow struct {
 
 func (x *SpecRow) Reset() {
 	*x = SpecRow{}
-	mi := &file_wire_log_proto_msgTypes[30]
+	mi := &file_wire_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2432,7 @@ func (x *SpecRow) String() string {
 func (*SpecRow) ProtoMessage() {}
 
 func (x *SpecRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[30]
+	mi := &file_wire_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2445,7 @@ func (x *SpecRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRow.ProtoReflect.Descriptor instead.
 func (*SpecRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{30}
+	return file_wire_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SpecRow) GetId() []byte {
@@ -2269,7 +2481,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_wire_log_proto_msgTypes[31]
+	mi := &file_wire_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2493,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[31]
+	mi := &file_wire_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2506,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{31}
+	return file_wire_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RequestRow) GetId() string {
@@ -2325,6 +2537,274 @@ func (x *RequestRow) GetExpires() int64 {
 	return 0
 }
 
+type HoldRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	Ranks         []*RankPlacement       `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Victims       []uint64               `protobuf:"varint,5,rep,packed,name=victims,proto3" json:"victims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRow) Reset() {
+	*x = HoldRow{}
+	mi := &file_wire_log_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRow) ProtoMessage() {}
+
+func (x *HoldRow) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRow.ProtoReflect.Descriptor instead.
+func (*HoldRow) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *HoldRow) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *HoldRow) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *HoldRow) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *HoldRow) GetRanks() []*RankPlacement {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *HoldRow) GetVictims() []uint64 {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+type UsageRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	MilliGpus     int64                  `protobuf:"varint,3,opt,name=milli_gpus,json=milliGpus,proto3" json:"milli_gpus,omitempty"`
+	MilliCores    int64                  `protobuf:"varint,4,opt,name=milli_cores,json=milliCores,proto3" json:"milli_cores,omitempty"`
+	Memory        int64                  `protobuf:"varint,5,opt,name=memory,proto3" json:"memory,omitempty"`
+	UsedGpus      int64                  `protobuf:"varint,6,opt,name=used_gpus,json=usedGpus,proto3" json:"used_gpus,omitempty"`
+	UsedCores     int64                  `protobuf:"varint,7,opt,name=used_cores,json=usedCores,proto3" json:"used_cores,omitempty"`
+	UsedMemory    int64                  `protobuf:"varint,8,opt,name=used_memory,json=usedMemory,proto3" json:"used_memory,omitempty"`
+	Since         int64                  `protobuf:"varint,9,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRow) Reset() {
+	*x = UsageRow{}
+	mi := &file_wire_log_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRow) ProtoMessage() {}
+
+func (x *UsageRow) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
+func (*UsageRow) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *UsageRow) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *UsageRow) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UsageRow) GetMilliGpus() int64 {
+	if x != nil {
+		return x.MilliGpus
+	}
+	return 0
+}
+
+func (x *UsageRow) GetMilliCores() int64 {
+	if x != nil {
+		return x.MilliCores
+	}
+	return 0
+}
+
+func (x *UsageRow) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *UsageRow) GetUsedGpus() int64 {
+	if x != nil {
+		return x.UsedGpus
+	}
+	return 0
+}
+
+func (x *UsageRow) GetUsedCores() int64 {
+	if x != nil {
+		return x.UsedCores
+	}
+	return 0
+}
+
+func (x *UsageRow) GetUsedMemory() int64 {
+	if x != nil {
+		return x.UsedMemory
+	}
+	return 0
+}
+
+func (x *UsageRow) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+type HistoryRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Stem          string                 `protobuf:"bytes,2,opt,name=stem,proto3" json:"stem,omitempty"`
+	Gpus          int64                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	Counts        []uint32               `protobuf:"varint,5,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	At            int64                  `protobuf:"varint,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRow) Reset() {
+	*x = HistoryRow{}
+	mi := &file_wire_log_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRow) ProtoMessage() {}
+
+func (x *HistoryRow) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_log_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
+func (*HistoryRow) Descriptor() ([]byte, []int) {
+	return file_wire_log_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *HistoryRow) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *HistoryRow) GetStem() string {
+	if x != nil {
+		return x.Stem
+	}
+	return ""
+}
+
+func (x *HistoryRow) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *HistoryRow) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *HistoryRow) GetCounts() []uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *HistoryRow) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Event is something that happened, kept for people.
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2347,7 +2827,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_wire_log_proto_msgTypes[32]
+	mi := &file_wire_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2839,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[32]
+	mi := &file_wire_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2852,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{32}
+	return file_wire_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -2478,6 +2958,9 @@ type Row struct {
 	//	*Row_Job
 	//	*Row_Allocation
 	//	*Row_Request
+	//	*Row_Hold
+	//	*Row_Usage
+	//	*Row_History
 	//	*Row_Event
 	Row           isRow_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
@@ -2486,7 +2969,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_wire_log_proto_msgTypes[33]
+	mi := &file_wire_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2981,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[33]
+	mi := &file_wire_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2994,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{33}
+	return file_wire_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Row) GetRow() isRow_Row {
@@ -2593,6 +3076,33 @@ func (x *Row) GetRequest() *RequestRow {
 	return nil
 }
 
+func (x *Row) GetHold() *HoldRow {
+	if x != nil {
+		if x, ok := x.Row.(*Row_Hold); ok {
+			return x.Hold
+		}
+	}
+	return nil
+}
+
+func (x *Row) GetUsage() *UsageRow {
+	if x != nil {
+		if x, ok := x.Row.(*Row_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
+func (x *Row) GetHistory() *HistoryRow {
+	if x != nil {
+		if x, ok := x.Row.(*Row_History); ok {
+			return x.History
+		}
+	}
+	return nil
+}
+
 func (x *Row) GetEvent() *Event {
 	if x != nil {
 		if x, ok := x.Row.(*Row_Event); ok {
@@ -2638,6 +3148,18 @@ type Row_Request struct {
 	Request *RequestRow `protobuf:"bytes,8,opt,name=request,proto3,oneof"`
 }
 
+type Row_Hold struct {
+	Hold *HoldRow `protobuf:"bytes,30,opt,name=hold,proto3,oneof"`
+}
+
+type Row_Usage struct {
+	Usage *UsageRow `protobuf:"bytes,31,opt,name=usage,proto3,oneof"`
+}
+
+type Row_History struct {
+	History *HistoryRow `protobuf:"bytes,32,opt,name=history,proto3,oneof"`
+}
+
 type Row_Event struct {
 	Event *Event `protobuf:"bytes,20,opt,name=event,proto3,oneof"`
 }
@@ -2658,6 +3180,12 @@ func (*Row_Allocation) isRow_Row() {}
 
 func (*Row_Request) isRow_Row() {}
 
+func (*Row_Hold) isRow_Row() {}
+
+func (*Row_Usage) isRow_Row() {}
+
+func (*Row_History) isRow_Row() {}
+
 func (*Row_Event) isRow_Row() {}
 
 // SnapshotHeader stands before the rows of a snapshot file.
@@ -2672,7 +3200,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_wire_log_proto_msgTypes[34]
+	mi := &file_wire_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3212,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_log_proto_msgTypes[34]
+	mi := &file_wire_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3225,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_wire_log_proto_rawDescGZIP(), []int{34}
+	return file_wire_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2792,11 +3320,27 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x06allocs\x18\x02 \x03(\v2\x16.muster.v1.AllocReportR\x06allocs\",\n" +
 	"\vInitCluster\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\tR\tclusterId\"P\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\"\xca\x01\n" +
 	"\n" +
 	"CommitPlan\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12.\n" +
-	"\x05gangs\x18\x02 \x03(\v2\x18.muster.v1.GangPlacementR\x05gangs\"k\n" +
+	"\x05gangs\x18\x02 \x03(\v2\x18.muster.v1.GangPlacementR\x05gangs\x12\x16\n" +
+	"\x06unhold\x18\x14 \x03(\x04R\x06unhold\x121\n" +
+	"\tevictions\x18\x15 \x03(\v2\x13.muster.v1.EvictionR\tevictions\x12-\n" +
+	"\x06claims\x18\x16 \x03(\v2\x15.muster.v1.QueueClaimR\x06claims\"\x93\x01\n" +
+	"\bEviction\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12.\n" +
+	"\x05ranks\x18\x03 \x03(\v2\x18.muster.v1.RankPlacementR\x05ranks\x12+\n" +
+	"\avictims\x18\x04 \x03(\v2\x11.muster.v1.VictimR\avictims\"L\n" +
+	"\x06Victim\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"6\n" +
+	"\n" +
+	"QueueClaim\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04gpus\x18\x02 \x01(\x03R\x04gpus\"k\n" +
 	"\rGangPlacement\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12.\n" +
@@ -2867,7 +3411,7 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x04node\x18\x04 \x01(\rR\x04node\x12&\n" +
 	"\x04kill\x18\x05 \x03(\v2\x12.muster.v1.AllocIDR\x04kill\x12,\n" +
 	"\arefused\x18\x06 \x03(\v2\x12.muster.v1.RefusalR\arefused\x12\x16\n" +
-	"\x06replay\x18\a \x01(\bR\x06replay\"\xfa\x01\n" +
+	"\x06replay\x18\a \x01(\bR\x06replay\"\x98\x02\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x14\n" +
@@ -2879,7 +3423,8 @@ const file_wire_log_proto_rawDesc = "" +
 	"\tnext_node\x18\a \x01(\rR\bnextNode\x12\x1d\n" +
 	"\n" +
 	"next_shape\x18\b \x01(\rR\tnextShape\x12)\n" +
-	"\x06policy\x18\t \x01(\v2\x11.muster.v1.PolicyR\x06policy\"V\n" +
+	"\x06policy\x18\t \x01(\v2\x11.muster.v1.PolicyR\x06policy\x12\x1c\n" +
+	"\tpreempted\x18\x14 \x01(\x03R\tpreempted\"V\n" +
 	"\bShapeRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12&\n" +
 	"\x05shape\x18\x02 \x01(\v2\x10.muster.v1.ShapeR\x05shape\x12\x12\n" +
@@ -2893,7 +3438,35 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12)\n" +
 	"\x06result\x18\x03 \x01(\v2\x11.muster.v1.ResultR\x06result\x12\x18\n" +
-	"\aexpires\x18\x04 \x01(\x03R\aexpires\"\x9c\x02\n" +
+	"\aexpires\x18\x04 \x01(\x03R\aexpires\"\x95\x01\n" +
+	"\aHoldRow\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12.\n" +
+	"\x05ranks\x18\x04 \x03(\v2\x18.muster.v1.RankPlacementR\x05ranks\x12\x18\n" +
+	"\avictims\x18\x05 \x03(\x04R\avictims\"\xff\x01\n" +
+	"\bUsageRow\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1d\n" +
+	"\n" +
+	"milli_gpus\x18\x03 \x01(\x03R\tmilliGpus\x12\x1f\n" +
+	"\vmilli_cores\x18\x04 \x01(\x03R\n" +
+	"milliCores\x12\x16\n" +
+	"\x06memory\x18\x05 \x01(\x03R\x06memory\x12\x1b\n" +
+	"\tused_gpus\x18\x06 \x01(\x03R\busedGpus\x12\x1d\n" +
+	"\n" +
+	"used_cores\x18\a \x01(\x03R\tusedCores\x12\x1f\n" +
+	"\vused_memory\x18\b \x01(\x03R\n" +
+	"usedMemory\x12\x14\n" +
+	"\x05since\x18\t \x01(\x03R\x05since\"\x86\x01\n" +
+	"\n" +
+	"HistoryRow\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
+	"\x04stem\x18\x02 \x01(\tR\x04stem\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\x03R\x04gpus\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x16\n" +
+	"\x06counts\x18\x05 \x03(\rR\x06counts\x12\x0e\n" +
+	"\x02at\x18\x06 \x01(\x03R\x02at\"\x9c\x02\n" +
 	"\x05Event\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x10\n" +
 	"\x03nth\x18\x02 \x01(\rR\x03nth\x12\x12\n" +
@@ -2908,7 +3481,7 @@ const file_wire_log_proto_rawDesc = "" +
 	" \x01(\rR\x04node\x12\x14\n" +
 	"\x05class\x18\v \x01(\rR\x05class\x12\x1b\n" +
 	"\texit_code\x18\f \x01(\x03R\bexitCode\x12\x12\n" +
-	"\x04text\x18\r \x01(\tR\x04text\"\x9e\x03\n" +
+	"\x04text\x18\r \x01(\tR\x04text\"\xa8\x04\n" +
 	"\x03Row\x12.\n" +
 	"\acluster\x18\x01 \x01(\v2\x12.muster.v1.ClusterH\x00R\acluster\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x12.muster.v1.SpecRowH\x00R\x04spec\x12+\n" +
@@ -2920,6 +3493,9 @@ const file_wire_log_proto_rawDesc = "" +
 	"allocation\x18\a \x01(\v2\x15.muster.v1.AllocationH\x00R\n" +
 	"allocation\x121\n" +
 	"\arequest\x18\b \x01(\v2\x15.muster.v1.RequestRowH\x00R\arequest\x12(\n" +
+	"\x04hold\x18\x1e \x01(\v2\x12.muster.v1.HoldRowH\x00R\x04hold\x12+\n" +
+	"\x05usage\x18\x1f \x01(\v2\x13.muster.v1.UsageRowH\x00R\x05usage\x121\n" +
+	"\ahistory\x18  \x01(\v2\x15.muster.v1.HistoryRowH\x00R\ahistory\x12(\n" +
 	"\x05event\x18\x14 \x01(\v2\x10.muster.v1.EventH\x00R\x05eventB\x05\n" +
 	"\x03row\"V\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
@@ -2939,7 +3515,7 @@ func file_wire_log_proto_rawDescGZIP() []byte {
 	return file_wire_log_proto_rawDescData
 }
 
-var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_wire_log_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_wire_log_proto_goTypes = []any{
 	(*Header)(nil),         // 0: muster.v1.Header
 	(*Submit)(nil),         // 1: muster.v1.Submit
@@ -2959,40 +3535,46 @@ var file_wire_log_proto_goTypes = []any{
 	(*ReportAllocs)(nil),   // 15: muster.v1.ReportAllocs
 	(*InitCluster)(nil),    // 16: muster.v1.InitCluster
 	(*CommitPlan)(nil),     // 17: muster.v1.CommitPlan
-	(*GangPlacement)(nil),  // 18: muster.v1.GangPlacement
-	(*RankPlacement)(nil),  // 19: muster.v1.RankPlacement
-	(*EndLeases)(nil),      // 20: muster.v1.EndLeases
-	(*Wake)(nil),           // 21: muster.v1.Wake
-	(*DrainDue)(nil),       // 22: muster.v1.DrainDue
-	(*Purge)(nil),          // 23: muster.v1.Purge
-	(*Command)(nil),        // 24: muster.v1.Command
-	(*Entry)(nil),          // 25: muster.v1.Entry
-	(*Refusal)(nil),        // 26: muster.v1.Refusal
-	(*Result)(nil),         // 27: muster.v1.Result
-	(*Cluster)(nil),        // 28: muster.v1.Cluster
-	(*ShapeRow)(nil),       // 29: muster.v1.ShapeRow
-	(*SpecRow)(nil),        // 30: muster.v1.SpecRow
-	(*RequestRow)(nil),     // 31: muster.v1.RequestRow
-	(*Event)(nil),          // 32: muster.v1.Event
-	(*Row)(nil),            // 33: muster.v1.Row
-	(*SnapshotHeader)(nil), // 34: muster.v1.SnapshotHeader
-	(*JobSpec)(nil),        // 35: muster.v1.JobSpec
-	(*Label)(nil),          // 36: muster.v1.Label
-	(*QueueSpec)(nil),      // 37: muster.v1.QueueSpec
-	(*Policy)(nil),         // 38: muster.v1.Policy
-	(*Node)(nil),           // 39: muster.v1.Node
-	(*Version)(nil),        // 40: muster.v1.Version
-	(*AllocReport)(nil),    // 41: muster.v1.AllocReport
-	(*AllocID)(nil),        // 42: muster.v1.AllocID
-	(*Error)(nil),          // 43: muster.v1.Error
-	(*Shape)(nil),          // 44: muster.v1.Shape
-	(*Queue)(nil),          // 45: muster.v1.Queue
-	(*Job)(nil),            // 46: muster.v1.Job
-	(*Allocation)(nil),     // 47: muster.v1.Allocation
+	(*Eviction)(nil),       // 18: muster.v1.Eviction
+	(*Victim)(nil),         // 19: muster.v1.Victim
+	(*QueueClaim)(nil),     // 20: muster.v1.QueueClaim
+	(*GangPlacement)(nil),  // 21: muster.v1.GangPlacement
+	(*RankPlacement)(nil),  // 22: muster.v1.RankPlacement
+	(*EndLeases)(nil),      // 23: muster.v1.EndLeases
+	(*Wake)(nil),           // 24: muster.v1.Wake
+	(*DrainDue)(nil),       // 25: muster.v1.DrainDue
+	(*Purge)(nil),          // 26: muster.v1.Purge
+	(*Command)(nil),        // 27: muster.v1.Command
+	(*Entry)(nil),          // 28: muster.v1.Entry
+	(*Refusal)(nil),        // 29: muster.v1.Refusal
+	(*Result)(nil),         // 30: muster.v1.Result
+	(*Cluster)(nil),        // 31: muster.v1.Cluster
+	(*ShapeRow)(nil),       // 32: muster.v1.ShapeRow
+	(*SpecRow)(nil),        // 33: muster.v1.SpecRow
+	(*RequestRow)(nil),     // 34: muster.v1.RequestRow
+	(*HoldRow)(nil),        // 35: muster.v1.HoldRow
+	(*UsageRow)(nil),       // 36: muster.v1.UsageRow
+	(*HistoryRow)(nil),     // 37: muster.v1.HistoryRow
+	(*Event)(nil),          // 38: muster.v1.Event
+	(*Row)(nil),            // 39: muster.v1.Row
+	(*SnapshotHeader)(nil), // 40: muster.v1.SnapshotHeader
+	(*JobSpec)(nil),        // 41: muster.v1.JobSpec
+	(*Label)(nil),          // 42: muster.v1.Label
+	(*QueueSpec)(nil),      // 43: muster.v1.QueueSpec
+	(*Policy)(nil),         // 44: muster.v1.Policy
+	(*Node)(nil),           // 45: muster.v1.Node
+	(*Version)(nil),        // 46: muster.v1.Version
+	(*AllocReport)(nil),    // 47: muster.v1.AllocReport
+	(*AllocID)(nil),        // 48: muster.v1.AllocID
+	(*Error)(nil),          // 49: muster.v1.Error
+	(*Shape)(nil),          // 50: muster.v1.Shape
+	(*Queue)(nil),          // 51: muster.v1.Queue
+	(*Job)(nil),            // 52: muster.v1.Job
+	(*Allocation)(nil),     // 53: muster.v1.Allocation
 }
 var file_wire_log_proto_depIdxs = []int32{
 	0,  // 0: muster.v1.Submit.header:type_name -> muster.v1.Header
-	35, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
+	41, // 1: muster.v1.Submit.specs:type_name -> muster.v1.JobSpec
 	0,  // 2: muster.v1.Cancel.header:type_name -> muster.v1.Header
 	0,  // 3: muster.v1.Release.header:type_name -> muster.v1.Header
 	0,  // 4: muster.v1.Hold.header:type_name -> muster.v1.Header
@@ -3000,63 +3582,71 @@ var file_wire_log_proto_depIdxs = []int32{
 	0,  // 6: muster.v1.Requeue.header:type_name -> muster.v1.Header
 	0,  // 7: muster.v1.RemoveNodes.header:type_name -> muster.v1.Header
 	0,  // 8: muster.v1.LabelNode.header:type_name -> muster.v1.Header
-	36, // 9: muster.v1.LabelNode.set:type_name -> muster.v1.Label
+	42, // 9: muster.v1.LabelNode.set:type_name -> muster.v1.Label
 	0,  // 10: muster.v1.DrainNodes.header:type_name -> muster.v1.Header
 	0,  // 11: muster.v1.UndrainNodes.header:type_name -> muster.v1.Header
 	0,  // 12: muster.v1.FenceNode.header:type_name -> muster.v1.Header
 	0,  // 13: muster.v1.ApplyQueues.header:type_name -> muster.v1.Header
-	37, // 14: muster.v1.ApplyQueues.queues:type_name -> muster.v1.QueueSpec
-	38, // 15: muster.v1.ApplyQueues.policy:type_name -> muster.v1.Policy
-	39, // 16: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
-	40, // 17: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
-	41, // 18: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
-	41, // 19: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
-	18, // 20: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
-	19, // 21: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
-	42, // 22: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
-	1,  // 23: muster.v1.Command.submit:type_name -> muster.v1.Submit
-	2,  // 24: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
-	3,  // 25: muster.v1.Command.release:type_name -> muster.v1.Release
-	10, // 26: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
-	11, // 27: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
-	12, // 28: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
-	14, // 29: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
-	15, // 30: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
-	16, // 31: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
-	17, // 32: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
-	20, // 33: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
-	21, // 34: muster.v1.Command.wake:type_name -> muster.v1.Wake
-	22, // 35: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
-	23, // 36: muster.v1.Command.purge:type_name -> muster.v1.Purge
-	4,  // 37: muster.v1.Command.hold:type_name -> muster.v1.Hold
-	5,  // 38: muster.v1.Command.set_priority:type_name -> muster.v1.SetPriority
-	6,  // 39: muster.v1.Command.requeue:type_name -> muster.v1.Requeue
-	7,  // 40: muster.v1.Command.remove_nodes:type_name -> muster.v1.RemoveNodes
-	8,  // 41: muster.v1.Command.label_node:type_name -> muster.v1.LabelNode
-	9,  // 42: muster.v1.Command.start_due:type_name -> muster.v1.StartDue
-	13, // 43: muster.v1.Command.apply_queues:type_name -> muster.v1.ApplyQueues
-	24, // 44: muster.v1.Entry.commands:type_name -> muster.v1.Command
-	43, // 45: muster.v1.Result.err:type_name -> muster.v1.Error
-	42, // 46: muster.v1.Result.kill:type_name -> muster.v1.AllocID
-	26, // 47: muster.v1.Result.refused:type_name -> muster.v1.Refusal
-	38, // 48: muster.v1.Cluster.policy:type_name -> muster.v1.Policy
-	44, // 49: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
-	35, // 50: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
-	27, // 51: muster.v1.RequestRow.result:type_name -> muster.v1.Result
-	28, // 52: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
-	30, // 53: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
-	29, // 54: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
-	45, // 55: muster.v1.Row.queue:type_name -> muster.v1.Queue
-	39, // 56: muster.v1.Row.node:type_name -> muster.v1.Node
-	46, // 57: muster.v1.Row.job:type_name -> muster.v1.Job
-	47, // 58: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
-	31, // 59: muster.v1.Row.request:type_name -> muster.v1.RequestRow
-	32, // 60: muster.v1.Row.event:type_name -> muster.v1.Event
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	43, // 14: muster.v1.ApplyQueues.queues:type_name -> muster.v1.QueueSpec
+	44, // 15: muster.v1.ApplyQueues.policy:type_name -> muster.v1.Policy
+	45, // 16: muster.v1.RegisterNode.node:type_name -> muster.v1.Node
+	46, // 17: muster.v1.RegisterNode.seen:type_name -> muster.v1.Version
+	47, // 18: muster.v1.RegisterNode.allocs:type_name -> muster.v1.AllocReport
+	47, // 19: muster.v1.ReportAllocs.allocs:type_name -> muster.v1.AllocReport
+	21, // 20: muster.v1.CommitPlan.gangs:type_name -> muster.v1.GangPlacement
+	18, // 21: muster.v1.CommitPlan.evictions:type_name -> muster.v1.Eviction
+	20, // 22: muster.v1.CommitPlan.claims:type_name -> muster.v1.QueueClaim
+	22, // 23: muster.v1.Eviction.ranks:type_name -> muster.v1.RankPlacement
+	19, // 24: muster.v1.Eviction.victims:type_name -> muster.v1.Victim
+	22, // 25: muster.v1.GangPlacement.ranks:type_name -> muster.v1.RankPlacement
+	48, // 26: muster.v1.EndLeases.allocs:type_name -> muster.v1.AllocID
+	1,  // 27: muster.v1.Command.submit:type_name -> muster.v1.Submit
+	2,  // 28: muster.v1.Command.cancel:type_name -> muster.v1.Cancel
+	3,  // 29: muster.v1.Command.release:type_name -> muster.v1.Release
+	10, // 30: muster.v1.Command.drain_nodes:type_name -> muster.v1.DrainNodes
+	11, // 31: muster.v1.Command.undrain_nodes:type_name -> muster.v1.UndrainNodes
+	12, // 32: muster.v1.Command.fence_node:type_name -> muster.v1.FenceNode
+	14, // 33: muster.v1.Command.register_node:type_name -> muster.v1.RegisterNode
+	15, // 34: muster.v1.Command.report_allocs:type_name -> muster.v1.ReportAllocs
+	16, // 35: muster.v1.Command.init_cluster:type_name -> muster.v1.InitCluster
+	17, // 36: muster.v1.Command.commit_plan:type_name -> muster.v1.CommitPlan
+	23, // 37: muster.v1.Command.end_leases:type_name -> muster.v1.EndLeases
+	24, // 38: muster.v1.Command.wake:type_name -> muster.v1.Wake
+	25, // 39: muster.v1.Command.drain_due:type_name -> muster.v1.DrainDue
+	26, // 40: muster.v1.Command.purge:type_name -> muster.v1.Purge
+	4,  // 41: muster.v1.Command.hold:type_name -> muster.v1.Hold
+	5,  // 42: muster.v1.Command.set_priority:type_name -> muster.v1.SetPriority
+	6,  // 43: muster.v1.Command.requeue:type_name -> muster.v1.Requeue
+	7,  // 44: muster.v1.Command.remove_nodes:type_name -> muster.v1.RemoveNodes
+	8,  // 45: muster.v1.Command.label_node:type_name -> muster.v1.LabelNode
+	9,  // 46: muster.v1.Command.start_due:type_name -> muster.v1.StartDue
+	13, // 47: muster.v1.Command.apply_queues:type_name -> muster.v1.ApplyQueues
+	27, // 48: muster.v1.Entry.commands:type_name -> muster.v1.Command
+	49, // 49: muster.v1.Result.err:type_name -> muster.v1.Error
+	48, // 50: muster.v1.Result.kill:type_name -> muster.v1.AllocID
+	29, // 51: muster.v1.Result.refused:type_name -> muster.v1.Refusal
+	44, // 52: muster.v1.Cluster.policy:type_name -> muster.v1.Policy
+	50, // 53: muster.v1.ShapeRow.shape:type_name -> muster.v1.Shape
+	41, // 54: muster.v1.SpecRow.spec:type_name -> muster.v1.JobSpec
+	30, // 55: muster.v1.RequestRow.result:type_name -> muster.v1.Result
+	22, // 56: muster.v1.HoldRow.ranks:type_name -> muster.v1.RankPlacement
+	31, // 57: muster.v1.Row.cluster:type_name -> muster.v1.Cluster
+	33, // 58: muster.v1.Row.spec:type_name -> muster.v1.SpecRow
+	32, // 59: muster.v1.Row.shape:type_name -> muster.v1.ShapeRow
+	51, // 60: muster.v1.Row.queue:type_name -> muster.v1.Queue
+	45, // 61: muster.v1.Row.node:type_name -> muster.v1.Node
+	52, // 62: muster.v1.Row.job:type_name -> muster.v1.Job
+	53, // 63: muster.v1.Row.allocation:type_name -> muster.v1.Allocation
+	34, // 64: muster.v1.Row.request:type_name -> muster.v1.RequestRow
+	35, // 65: muster.v1.Row.hold:type_name -> muster.v1.HoldRow
+	36, // 66: muster.v1.Row.usage:type_name -> muster.v1.UsageRow
+	37, // 67: muster.v1.Row.history:type_name -> muster.v1.HistoryRow
+	38, // 68: muster.v1.Row.event:type_name -> muster.v1.Event
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_wire_log_proto_init() }
@@ -3065,7 +3655,7 @@ func file_wire_log_proto_init() {
 		return
 	}
 	file_wire_domain_proto_init()
-	file_wire_log_proto_msgTypes[24].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[27].OneofWrappers = []any{
 		(*Command_Submit)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Release)(nil),
@@ -3088,7 +3678,7 @@ func file_wire_log_proto_init() {
 		(*Command_StartDue)(nil),
 		(*Command_ApplyQueues)(nil),
 	}
-	file_wire_log_proto_msgTypes[33].OneofWrappers = []any{
+	file_wire_log_proto_msgTypes[39].OneofWrappers = []any{
 		(*Row_Cluster)(nil),
 		(*Row_Spec)(nil),
 		(*Row_Shape)(nil),
@@ -3097,6 +3687,9 @@ func file_wire_log_proto_init() {
 		(*Row_Job)(nil),
 		(*Row_Allocation)(nil),
 		(*Row_Request)(nil),
+		(*Row_Hold)(nil),
+		(*Row_Usage)(nil),
+		(*Row_History)(nil),
 		(*Row_Event)(nil),
 	}
 	type x struct{}
@@ -3105,7 +3698,7 @@ func file_wire_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_log_proto_rawDesc), len(file_wire_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

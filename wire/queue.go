@@ -7,7 +7,8 @@ import (
 )
 
 func queueOf(q *muster.Queue) *Queue {
-	x := &Queue{Name: q.Name, Pending: int64(q.Pending), Running: int64(q.Running), Gpus: int64(q.GPUs)}
+	x := &Queue{Name: q.Name, Pending: int64(q.Pending), Running: int64(q.Running), Gpus: int64(q.GPUs),
+		Claim: int64(q.Claim), Owed: q.Owed, OwedAt: int64(q.OwedAt)}
 	if q.Spec != nil {
 		x.Spec = QueueSpecOf(q.Spec)
 	}
@@ -24,6 +25,9 @@ func (d *decoder) queue(x *Queue) *muster.Queue {
 		Pending: d.count("Queue.pending", x.Pending),
 		Running: d.count("Queue.running", x.Running),
 		GPUs:    d.count("Queue.gpus", x.Gpus),
+		Claim:   d.count("Queue.claim", x.Claim),
+		Owed:    x.Owed,
+		OwedAt:  d.time("Queue.owed_at", x.OwedAt),
 	}
 	if x.Spec != nil {
 		spec := d.queueSpec(x.Spec)

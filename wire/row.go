@@ -62,6 +62,7 @@ func RowOf(row state.Row) *Row {
 			NextNode:  uint32(r.NextNode),
 			NextShape: uint32(r.NextShape),
 			Policy:    policyRowOf(r.Policy),
+			Preempted: int64(r.Preempted),
 		}}}
 	case *state.SpecRow:
 		return &Row{Row: &Row_Spec{&SpecRow{Id: r.ID[:], Spec: JobSpecOf(r.Spec), Jobs: int64(r.Jobs)}}}
@@ -75,6 +76,12 @@ func RowOf(row state.Row) *Row {
 		return &Row{Row: &Row_Job{JobOf(r)}}
 	case *muster.Allocation:
 		return &Row{Row: &Row_Allocation{AllocationOf(r)}}
+	case *state.HoldRow:
+		return &Row{Row: &Row_Hold{holdOf(r)}}
+	case *state.UsageRow:
+		return &Row{Row: &Row_Usage{usageOf(r)}}
+	case *state.HistoryRow:
+		return &Row{Row: &Row_History{historyOf(r)}}
 	case *state.RequestRow:
 		return &Row{Row: &Row_Request{&RequestRow{
 			Id: r.ID, Content: r.Content[:], Result: ResultOf(&r.Result), Expires: int64(r.Expires)}}}
@@ -113,6 +120,7 @@ func (d *decoder) row(x *Row) state.Row {
 				NextNode:  muster.NodeID(x.NextNode),
 				NextShape: muster.ShapeID(x.NextShape),
 				Policy:    d.policyRow(x.Policy),
+				Preempted: d.time("Cluster.preempted", x.Preempted),
 			}
 		})
 	case *Row_Spec:
@@ -135,6 +143,12 @@ func (d *decoder) row(x *Row) state.Row {
 		return d.job(r.Job)
 	case *Row_Allocation:
 		return d.allocation(r.Allocation)
+	case *Row_Hold:
+		return decode(d, "HoldRow", r.Hold, d.hold)
+	case *Row_Usage:
+		return decode(d, "UsageRow", r.Usage, d.usage)
+	case *Row_History:
+		return decode(d, "HistoryRow", r.History, d.history)
 	case *Row_Event:
 		return d.event(r.Event)
 	case *Row_Request:

@@ -141,8 +141,10 @@ func (s *State) giveBack(a *muster.Allocation, j *muster.Job) {
 	n.FreeMemory += a.Memory
 	n.Allocs--
 	if gpus := a.Slots.Count(); gpus > 0 {
+		s.owe(j.Queue)
 		s.queue(j.Queue).GPUs -= gpus
 	}
+	s.charge(j, a, -1)
 	s.t.nodeAllocs.drop(nodeAllocKey{a.Node, a.ID})
 }
 
@@ -322,6 +324,7 @@ func (s *State) requeue(j *muster.Job, backoff time.Duration) {
 func (s *State) finish(j *muster.Job, phase muster.JobPhase, class muster.Class, code int, reason string) {
 	j.Phase, j.Class, j.ExitCode, j.Reason = phase, class, code, reason
 	j.Finished, j.Backoff = s.now(), 0
+	s.learn(j)
 	kind := EventSucceeded
 	switch phase {
 	case muster.JobFailed:

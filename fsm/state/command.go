@@ -151,9 +151,15 @@ type InitCluster struct {
 }
 
 // CommitPlan is what a scheduling pass decided. Each gang is checked again against the state and taken whole or refused whole.
+//
+// Then each eviction is: its victims are stopped and what they leave is held for its job, or neither happens. A gang or an
+// eviction never takes what is held for another job.
 type CommitPlan struct {
-	Term  uint64
-	Gangs []GangPlacement
+	Term      uint64
+	Gangs     []GangPlacement
+	Unhold    []muster.JobID // whose holds are given up, before all else
+	Evictions []Eviction
+	Claims    []QueueClaim
 }
 
 // GangPlacement starts one attempt of a job.
@@ -218,7 +224,7 @@ type Result struct {
 	Notes   []string         // sentences for the caller: "1042 had already succeeded"
 	Node    muster.NodeID    // RegisterNode: the node's number
 	Kill    []muster.AllocID // RegisterNode: what the state does not know, or holds to have ended: kill it and forget it
-	Refused []Refusal        // CommitPlan: gangs that the state at that index would not take
+	Refused []Refusal        // CommitPlan: gangs and evictions that the state at that index would not take
 	Replay  bool             // the answer to an earlier request of the same id
 }
 

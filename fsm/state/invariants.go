@@ -12,7 +12,7 @@ import (
 func (s *Snapshot) CheckInvariants() error {
 	t := &s.t
 	checks := []func() error{
-		t.refer, t.checkNumbers, t.checkNodes, t.checkAttempts, t.checkQueues, t.checkInterned, t.checkIndexes, s.checkDigest,
+		t.refer, t.checkNumbers, t.checkNodes, t.checkAttempts, t.checkQueues, t.checkInterned, t.checkHolds, t.checkUsage, t.checkIndexes, s.checkDigest,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -149,7 +149,7 @@ func (t *tables) checkQueues() error {
 		}
 	}
 	for q := range t.queues.all() {
-		if *q != *have[q.Name] {
+		if q.Pending != have[q.Name].Pending || q.Running != have[q.Name].Running || q.GPUs != have[q.Name].GPUs {
 			return fmt.Errorf("queue %s counts %+v; a recount gives %+v", q.Name, *q, *have[q.Name])
 		}
 	}
@@ -200,7 +200,7 @@ func (t *tables) checkIndexes() error {
 	fresh.t.pending, fresh.t.backingOff, fresh.t.ended, fresh.t.names = own.pending, own.backingOff, own.ended, own.names
 	fresh.t.starts = own.starts
 	fresh.t.jobAllocs, fresh.t.nodeAllocs, fresh.t.nodeNames = own.jobAllocs, own.nodeAllocs, own.nodeNames
-	fresh.t.gpus = own.gpus
+	fresh.t.gpus, fresh.t.nodeHolds = own.gpus, own.nodeHolds
 	fresh.derive()
 	f := &fresh.t
 	return errors.Join(
@@ -213,6 +213,7 @@ func (t *tables) checkIndexes() error {
 		sameKeys("allocations of nodes", t.nodeAllocs.all(), f.nodeAllocs),
 		sameKeys("names of nodes", t.nodeNames.all(), f.nodeNames),
 		sameKeys("GPUs", t.gpus.all(), f.gpus),
+		sameKeys("nodes of holds", t.nodeHolds.all(), f.nodeHolds),
 	)
 }
 
@@ -234,7 +235,8 @@ func (s *Snapshot) checkDigest() error {
 	var enc encoder
 	t := &s.t
 	sum := enc.clusterHash(&t.cluster) + sumHashes(&enc, &t.queues) + sumHashes(&enc, &t.nodes) + sumHashes(&enc, &t.shapes) +
-		sumHashes(&enc, &t.specs) + sumHashes(&enc, &t.jobs) + sumHashes(&enc, &t.allocs) + sumHashes(&enc, &t.requests)
+		sumHashes(&enc, &t.specs) + sumHashes(&enc, &t.jobs) + sumHashes(&enc, &t.allocs) + sumHashes(&enc, &t.requests) +
+		sumHashes(&enc, &t.holds) + sumHashes(&enc, &t.usage) + sumHashes(&enc, &t.history)
 	if sum != s.digest {
 		return fmt.Errorf("digest %016x; the rows give %016x", s.digest, sum)
 	}

@@ -14,6 +14,12 @@ func (c *CommitPlan) check(*State) *muster.Error { return nil }
 func (c *CommitPlan) apply(s *State) Result {
 	var result Result
 	var p placement
+	for _, id := range c.Unhold {
+		s.unhold(id)
+	}
+	for i := range c.Claims {
+		s.claim(&c.Claims[i])
+	}
 	for i := range c.Gangs {
 		gang := &c.Gangs[i]
 		if reason := p.judge(s, gang); reason != "" {
@@ -22,15 +28,26 @@ func (c *CommitPlan) apply(s *State) Result {
 		}
 		s.place(gang, &p)
 	}
+	for i := range c.Evictions {
+		e := &c.Evictions[i]
+		if reason := s.evict(e, &p); reason != "" {
+			result.Refused = append(result.Refused, Refusal{e.Job, reason})
+			continue
+		}
+		s.t.cluster.Preempted = s.now()
+	}
 	return result
 }
 
 // placement is what a gang would take of each node.
 type placement struct {
-	spec  *muster.JobSpec
-	at    map[muster.NodeID]int
-	nodes []room
-	gpus  int
+	job      muster.JobID
+	stopping bool // what is on its way out counts as free, and what victims hold
+	victims  []Victim
+	spec     *muster.JobSpec
+	at       map[muster.NodeID]int
+	nodes    []room
+	gpus     int
 }
 
 // room is what is left of a node.
@@ -41,6 +58,7 @@ type room struct {
 	memory muster.Bytes
 	allocs int
 	whole  bool // an exclusive rank has it
+	taken  taken
 }
 
 // judge says why the state as it is does not take a gang, or fills p.
@@ -49,7 +67,7 @@ func (p *placement) judge(s *State, gang *GangPlacement) string {
 		p.at = map[muster.NodeID]int{}
 	}
 	clear(p.at)
-	p.nodes, p.gpus = p.nodes[:0], 0
+	p.job, p.nodes, p.gpus = gang.Job, p.nodes[:0], 0
 	j := s.t.jobs.get(gang.Job)
 	switch {
 	case j == nil:
@@ -107,6 +125,14 @@ func (p *placement) judgeGroup(s *State, group int, g *muster.Group, ranks []Ran
 	return ""
 }
 
+// taken is what a gang takes of a node.
+type taken struct {
+	slots  muster.SlotSet
+	cores  muster.MilliCores
+	memory muster.Bytes
+	allocs int
+}
+
 // room finds what is left of a node that may get new work.
 func (p *placement) room(s *State, id muster.NodeID) (int, string) {
 	if at, ok := p.at[id]; ok {
@@ -124,7 +150,12 @@ func (p *placement) room(s *State, id muster.NodeID) (int, string) {
 		return 0, fmt.Sprintf("%s has not said yet what it runs", n.Name)
 	}
 	p.at[id] = len(p.nodes)
-	p.nodes = append(p.nodes, room{n, n.FreeSlots, n.FreeMilliCores, n.FreeMemory, n.Allocs, false})
+	r := room{node: n, slots: n.FreeSlots, cores: n.FreeMilliCores, memory: n.FreeMemory, allocs: n.Allocs}
+	if p.stopping {
+		s.t.withStopping(&r, p.victims)
+	}
+	s.t.withoutHeld(&r, p.job)
+	p.nodes = append(p.nodes, r)
 	return len(p.nodes) - 1, ""
 }
 
@@ -167,17 +198,22 @@ func (f *room) take(need *muster.Resources, r *RankPlacement, model *string) str
 	f.memory -= memory
 	f.allocs++
 	f.whole = need.Exclusive
+	f.taken = taken{f.taken.slots | r.Slots, f.taken.cores + cores, f.taken.memory + memory, f.taken.allocs + 1}
 	return ""
 }
 
 // place starts an attempt that judge has found good.
 func (s *State) place(gang *GangPlacement, p *placement) {
 	for i := range p.nodes {
-		left := &p.nodes[i]
-		n := s.node(left.node.ID)
-		n.FreeSlots, n.FreeMilliCores, n.FreeMemory, n.Allocs = left.slots, left.cores, left.memory, left.allocs
+		took := &p.nodes[i].taken
+		n := s.node(p.nodes[i].node.ID)
+		n.FreeSlots = n.FreeSlots.Minus(took.slots)
+		n.FreeMilliCores -= took.cores
+		n.FreeMemory -= took.memory
+		n.Allocs += took.allocs
 	}
 	j := s.job(gang.Job)
+	s.owe(j.Queue)
 	s.queue(j.Queue).GPUs += p.gpus
 	j.Attempt, j.Phase = gang.Attempt, muster.JobPreparing
 	ranks := len(gang.Ranks)
@@ -194,12 +230,13 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		if i == 0 {
 			port = s.takePort(r.Node)
 		}
-		s.t.allocs.insert(id, muster.Allocation{
+		a := s.t.allocs.insert(id, muster.Allocation{
 			ID: id, Job: j.ID, Attempt: gang.Attempt, Group: r.Group, Rank: r.Rank, Node: r.Node, Slots: r.Slots,
 			MilliCores: r.MilliCores, Memory: r.Memory, Port: port, Lease: lease, Phase: muster.AllocPlaced,
 			Go:     ranks == 1, // nobody to wait for
 			Placed: s.now(), PlacedAt: s.index,
 		}, &s.w)
+		s.charge(j, a, 1).penalize(a)
 		s.t.jobAllocs.add(jobAllocKey{j.ID, gang.Attempt, id})
 		s.t.nodeAllocs.add(nodeAllocKey{r.Node, id})
 	}

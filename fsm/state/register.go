@@ -156,7 +156,9 @@ func (s *State) describeNode(n *muster.Node, told *muster.Node) {
 		a := s.t.allocs.get(id)
 		if s.hasNodeAlone(a) && (a.MilliCores != n.MilliCores || a.Memory != n.Memory) {
 			a = s.alloc(id)
+			s.charge(s.t.jobs.get(a.Job), a, -1)
 			a.MilliCores, a.Memory = n.MilliCores, n.Memory // what the machine has gained is not free either
+			s.charge(s.t.jobs.get(a.Job), a, 1)
 		}
 		n.FreeSlots = n.FreeSlots.Minus(a.Slots)
 		n.FreeMilliCores -= a.MilliCores

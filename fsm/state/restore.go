@@ -56,6 +56,12 @@ func (s *State) load(row Row) error {
 		return load(s, &s.t.jobs, r, func(r *muster.Job) muster.JobID { return r.ID })
 	case *muster.Allocation:
 		return load(s, &s.t.allocs, r, func(r *muster.Allocation) muster.AllocID { return r.ID })
+	case *HoldRow:
+		return load(s, &s.t.holds, r, func(r *HoldRow) muster.JobID { return r.Job })
+	case *UsageRow:
+		return load(s, &s.t.usage, r, func(r *UsageRow) usageKey { return usageKey{r.Queue, r.User} })
+	case *HistoryRow:
+		return load(s, &s.t.history, r, func(r *HistoryRow) historyKey { return historyKey{r.User, r.Stem, r.GPUs, r.Model} })
 	case *RequestRow:
 		return load(s, &s.t.requests, r, func(r *RequestRow) string { return r.ID })
 	case *Event:
@@ -134,6 +140,9 @@ func (s *State) derive() {
 		if a.Phase != muster.AllocEnded {
 			s.t.nodeAllocs.add(nodeAllocKey{a.Node, a.ID})
 		}
+	}
+	for h := range s.t.holds.all() {
+		s.t.indexHold(h)
 	}
 	for r := range s.t.requests.all() {
 		s.expiry.add(expiryKey{r.Expires, r.ID})

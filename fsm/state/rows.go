@@ -17,6 +17,10 @@ func (e *encoder) clusterHash(c *Cluster) uint64 {
 	if c.Policy != nil {
 		writePolicy(e, c.Policy)
 	}
+	if c.Preempted != 0 {
+		e.later(1)
+		e.int(int64(c.Preempted))
+	}
 	return hash64(e.b)
 }
 
@@ -161,6 +165,12 @@ func writeQueue(e *encoder, q *muster.Queue) {
 	e.int(int64(q.GPUs))
 	if q.Spec != nil {
 		writeQueueSpec(e, q.Spec)
+	}
+	if q.Claim != 0 || q.Owed != 0 || q.OwedAt != 0 {
+		e.later(1)
+		e.int(int64(q.Claim))
+		e.int(q.Owed)
+		e.int(int64(q.OwedAt))
 	}
 }
 
@@ -404,6 +414,53 @@ func writeResources(e *encoder, r *muster.Resources) {
 		e.later(3)
 		e.int(int64(r.Disk))
 	}
+}
+
+func writeHold(e *encoder, h *HoldRow) {
+	e.b = append(e.b, 'O')
+	e.uint(uint64(h.Job))
+	e.uint(uint64(h.Attempt))
+	e.int(int64(h.Since))
+	e.uint(uint64(len(h.Ranks)))
+	for i := range h.Ranks {
+		r := &h.Ranks[i]
+		e.int(int64(r.Group))
+		e.int(int64(r.Rank))
+		e.uint(uint64(r.Node))
+		e.uint(uint64(r.Slots))
+		e.int(int64(r.MilliCores))
+		e.int(int64(r.Memory))
+	}
+	e.uint(uint64(len(h.Victims)))
+	for _, id := range h.Victims {
+		e.uint(uint64(id))
+	}
+}
+
+func writeUsage(e *encoder, u *UsageRow) {
+	e.b = append(e.b, 'U')
+	e.str(u.Queue)
+	e.str(u.User)
+	e.int(u.MilliGPUs)
+	e.int(int64(u.MilliCores))
+	e.int(int64(u.Memory))
+	e.int(u.Used.GPUs)
+	e.int(u.Used.Cores)
+	e.int(u.Used.Memory)
+	e.int(int64(u.Since))
+}
+
+func writeHistory(e *encoder, r *HistoryRow) {
+	e.b = append(e.b, 'Y')
+	e.str(r.User)
+	e.str(r.Stem)
+	e.int(int64(r.GPUs))
+	e.str(r.Model)
+	e.uint(uint64(len(r.Counts)))
+	for _, n := range r.Counts {
+		e.uint(uint64(n))
+	}
+	e.int(int64(r.At))
 }
 
 func (e *encoder) ints(list []int) {

@@ -186,13 +186,27 @@ func (s *Snapshot) Policy() muster.Policy {
 	return muster.DefaultPolicy()
 }
 
+// Hold gives the places that are held for a job that waits.
+func (s *Snapshot) Hold(id muster.JobID) (*HoldRow, bool) { return found(s.t.holds.get(id)) }
+
+// Holds yields what is held for jobs that wait, by the job's number.
+func (s *Snapshot) Holds() iter.Seq[*HoldRow] { return s.t.holds.all() }
+
+// Usage yields what users hold and have used, by queue and user.
+func (s *Snapshot) Usage() iter.Seq[*UsageRow] { return s.t.usage.all() }
+
+// History gives how long jobs of a kind ran.
+func (s *Snapshot) History(user, stem string, gpus int, model string) (*HistoryRow, bool) {
+	return found(s.t.history.get(historyKey{user, stem, gpus, model}))
+}
+
 // Queues yields the queues by name.
 func (s *Snapshot) Queues() iter.Seq[*muster.Queue] { return s.t.queues.all() }
 
 func found[R any](row *R) (*R, bool) { return row, row != nil }
 
 // Row is one row of any table: *Cluster, *muster.Job, *SpecRow, *ShapeRow, *muster.Allocation, *muster.Node, *muster.Queue,
-// *RequestRow, *Event.
+// *RequestRow, *Event, *HoldRow, *UsageRow, *HistoryRow.
 type Row any
 
 // Rows yields every row, table by table in a fixed order, each in key order: the content of a snapshot file.
@@ -201,6 +215,7 @@ func (s *Snapshot) Rows() iter.Seq[Row] {
 		cluster := s.t.cluster
 		_ = yield(&cluster) && each(&s.t.queues, yield) && each(&s.t.nodes, yield) && each(&s.t.shapes, yield) &&
 			each(&s.t.specs, yield) && each(&s.t.jobs, yield) && each(&s.t.allocs, yield) && each(&s.t.requests, yield) &&
+			each(&s.t.holds, yield) && each(&s.t.usage, yield) && each(&s.t.history, yield) &&
 			s.eachEvent(yield)
 	}
 }

@@ -63,6 +63,7 @@ func (s *State) Apply(e Entry, index muster.Index, term uint64) ([]Result, Chang
 	s.w.entry++
 	s.t.cluster.Time = max(s.t.cluster.Time, e.Stamp)
 	s.forget(expiryBatch + 2*len(e.Commands))
+	s.beginUsage()
 	results := make([]Result, len(e.Commands))
 	for i, c := range e.Commands {
 		s.w.command++
@@ -112,6 +113,9 @@ func (s *State) seal() {
 	s.t.jobs.seal(&s.w)
 	s.t.allocs.seal(&s.w)
 	s.t.requests.seal(&s.w)
+	s.t.holds.seal(&s.w)
+	s.t.usage.seal(&s.w)
+	s.t.history.seal(&s.w)
 	s.cluster = s.w.enc.clusterHash(&s.t.cluster)
 }
 
@@ -142,7 +146,11 @@ func (s *State) job(id muster.JobID) *muster.Job {
 func (s *State) settleIndexes() {
 	for _, touched := range s.touched {
 		j := s.t.jobs.get(touched.id)
-		s.restand(touched.id, touched.was, standingOf(j))
+		is := standingOf(j)
+		s.restand(touched.id, touched.was, is)
+		if !is.isPending {
+			s.unhold(touched.id)
+		}
 		s.changed.Jobs = append(s.changed.Jobs, touched.id)
 	}
 	s.touched = s.touched[:0]

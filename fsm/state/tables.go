@@ -18,6 +18,7 @@ type Cluster struct {
 	NextAlloc uint64
 	NextNode  muster.NodeID
 	NextShape muster.ShapeID
+	Preempted muster.Time    // when a plan stopped jobs for others last
 	Policy    *muster.Policy // how the cluster schedules; nil: muster.DefaultPolicy
 }
 
@@ -102,6 +103,9 @@ type tables struct {
 	jobs     table[muster.JobID, muster.Job]
 	allocs   table[muster.AllocID, muster.Allocation]
 	requests table[string, RequestRow]
+	holds    table[muster.JobID, HoldRow]
+	usage    table[usageKey, UsageRow]
+	history  table[historyKey, HistoryRow]
 
 	pending    index[PendingKey]
 	backingOff index[muster.JobID]
@@ -112,6 +116,7 @@ type tables struct {
 	nodeAllocs index[nodeAllocKey]
 	nodeNames  index[nodeNameKey]
 	gpus       index[gpuKey]
+	nodeHolds  index[holdKey]
 }
 
 func newTables() tables {
@@ -125,6 +130,10 @@ func newTables() tables {
 			func(j *muster.Job) { j.Attempts = slices.Clone(j.Attempts) }),
 		allocs:   newTable(muster.AllocID.Less, writeAllocation, nil),
 		requests: newTable(cmp.Less[string], writeRequest, nil),
+		holds:    newTable(cmp.Less[muster.JobID], writeHold, nil),
+		usage:    newTable(usageKey.less, writeUsage, nil),
+		history: newTable(historyKey.less, writeHistory,
+			func(r *HistoryRow) { r.Counts = slices.Clone(r.Counts) }),
 
 		pending:    newIndex(PendingKey.less),
 		backingOff: newIndex(cmp.Less[muster.JobID]),
@@ -135,6 +144,7 @@ func newTables() tables {
 		nodeAllocs: newIndex(nodeAllocKey.less),
 		nodeNames:  newIndex(nodeNameKey.less),
 		gpus:       newIndex(gpuKey.less),
+		nodeHolds:  newIndex(holdKey.less),
 	}
 }
 
@@ -148,6 +158,9 @@ func (t *tables) freeze() tables {
 		jobs:       t.jobs.freeze(),
 		allocs:     t.allocs.freeze(),
 		requests:   t.requests.freeze(),
+		holds:      t.holds.freeze(),
+		usage:      t.usage.freeze(),
+		history:    t.history.freeze(),
 		pending:    t.pending.freeze(),
 		backingOff: t.backingOff.freeze(),
 		ended:      t.ended.freeze(),
@@ -157,6 +170,7 @@ func (t *tables) freeze() tables {
 		nodeAllocs: t.nodeAllocs.freeze(),
 		nodeNames:  t.nodeNames.freeze(),
 		gpus:       t.gpus.freeze(),
+		nodeHolds:  t.nodeHolds.freeze(),
 	}
 }
 
