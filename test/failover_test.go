@@ -70,12 +70,24 @@ func lines(t *testing.T, path string) []string {
 }
 
 // Ten times the leader dies with -9 under twenty clients. Each acknowledged job ran exactly once, no client saw an error, a
-// running task noticed nothing, its followed log shows each line once, and the servers agree to the last digit.
+// running task noticed nothing, its followed log shows each line once, and the servers agree to the last digit. No new leader
+// takes a worker that is well for lost, though it has never heard of it: a task whose lease is shorter than all this runs on.
 func TestTheLeaderIsKilledTenTimes(t *testing.T) {
 	c := harness.Dev(t)
 	ran, stopFile := filepath.Join(c.Dir, "ran"), filepath.Join(c.Dir, "stop")
 	c.Must("run", "-d", "--name", "long", "--", "sh", "-c",
 		`n=0; while [ ! -e `+stopFile+` ]; do n=$((n+1)); echo line $n; sleep 0.05; done; echo last $n`)
+	c.Must("run", "-d", c.File("brief.hcl", `job "brief" {
+  disconnect {
+    stop_after = "10s"
+  }
+  task "brief" {
+    script = "while [ ! -e `+stopFile+` ]; do sleep 0.1; done"
+  }
+}
+`))
+	waitForState(t, c, "brief", "running")
+	began := time.Now()
 	follower := c.Command("logs", "-f", "long")
 	var followed bytes.Buffer
 	follower.Stdout = &followed
@@ -135,6 +147,12 @@ func TestTheLeaderIsKilledTenTimes(t *testing.T) {
 	}
 	stop()
 	clients.Wait()
+	harness.Until(t, "a lease of 10 s that nobody renews is over", func() error {
+		if took := time.Since(began); took < 12*time.Second {
+			return fmt.Errorf("%v have passed", took)
+		}
+		return nil
+	})
 
 	client := c.Client()
 	watch, cancel := context.WithTimeout(context.Background(), harness.Patience)
@@ -166,6 +184,9 @@ func TestTheLeaderIsKilledTenTimes(t *testing.T) {
 	eachLineOnce(t, followed.String())
 	if long := show(t, c, "long"); long.Attempt != 1 {
 		t.Errorf("the long job is in attempt %d: it noticed", long.Attempt)
+	}
+	if brief := waitForState(t, c, "brief", "succeeded"); brief.Attempt != 1 {
+		t.Errorf("the job with the short lease is in attempt %d: a leader took its worker for lost", brief.Attempt)
 	}
 	digestsAgree(t, c)
 }

@@ -17,6 +17,7 @@ import (
 // is the only server that the worker reaches. Nothing of what it would have is done: the job that runs is left alone, the one
 // that ended is not started again.
 func TestAWorkerReconnectsToAFollowerFrozenInThePast(t *testing.T) {
+	t.Parallel() // its servers and workers are idle for most of the time
 	c := harness.StartLocal(t, 3)
 	link := c.Worker("w1", 8)
 	client, ctx := c.Client(), context.Background()

@@ -16,6 +16,7 @@ import (
 // A worker is cut off from all servers. Its task is dead before the other attempt starts elsewhere; healed, the worker is
 // reconciled and gets work again.
 func TestAWorkerIsCutOff(t *testing.T) {
+	t.Parallel() // its servers and workers are idle for most of the time
 	c := harness.StartLocal(t, 3)
 	links := map[string]*harness.Link{"w1": c.Worker("w1", 8), "w2": c.Worker("w2", 8)}
 	client, ctx := c.Client(), context.Background()

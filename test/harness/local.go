@@ -2,9 +2,11 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -98,6 +100,31 @@ func (l *Local) FreezeFollower(worker *Link) (address string, thaw func()) {
 	return "", nil
 }
 
+// Servers are their addresses.
+func (l *Local) Servers() []string { return slices.Clone(l.addresses) }
+
+// Behead keeps everything that raft says from all servers, and returns when none of them leads any more. It gives how to let them
+// elect again.
+func (l *Local) Behead() (elect func()) {
+	l.t.Helper()
+	for _, hears := range l.raft {
+		hears.Cut()
+	}
+	Until(l.t, "nobody leads", func() error {
+		for _, server := range l.servers {
+			if _, leads := server.Leader(); leads {
+				return errors.New("somebody does")
+			}
+		}
+		return nil
+	})
+	return func() {
+		for _, hears := range l.raft {
+			hears.Heal()
+		}
+	}
+}
+
 // quiet logs nothing unless MUSTER_TEST_LOG names a level.
 func quiet(name string) hclog.Logger {
 	level := hclog.LevelFromString(os.Getenv("MUSTER_TEST_LOG"))
@@ -128,11 +155,11 @@ func (l *Local) Worker(name string, gpus int) *Link {
 	link := newLink()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	dir := filepath.Join(l.Dir, name)
+	dir, binary := filepath.Join(l.Dir, name), Binary(l.t)
 	go func() {
 		done <- worker.Run(ctx, worker.Config{
 			Name: name, Cluster: "test", DataDir: dir, RunDir: filepath.Join(dir, "run"), Listener: listener, Servers: l.addresses,
-			Dial: rpc.WorkerDial(link.dial, nil), Simulate: &worker.Simulated{GPUs: gpus}, AllowRoot: true, Binary: Binary(l.t),
+			Dial: rpc.WorkerDial(link.dial, nil), Simulate: &worker.Simulated{GPUs: gpus}, AllowRoot: true, Binary: binary,
 			Logger: quiet(name), Labels: []muster.Label{{Key: "host", Value: name}},
 		})
 	}()
