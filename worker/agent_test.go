@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
 	"github.com/musterhpc/muster/worker/exec"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 const lease = 30 * time.Second
@@ -428,7 +428,7 @@ func TestASilentServerIsLeftForAnother(t *testing.T) {
 	c := s.accept(t)
 	c.welcome()
 	c.awaitRenew(muster.AllocID{}) // and no answer
-	n.machine.pass(patience(0) + time.Second)
+	n.machine.pass(step.Patience(0) + time.Second)
 	c.awaitOver()
 	s.accept(t).welcome()
 }
@@ -444,29 +444,13 @@ func TestTwoAgentsDoNotShareADataDirectory(t *testing.T) {
 }
 
 func TestRootRunsNothingUnlessItIsAllowed(t *testing.T) {
-	a := &Agent{cfg: Config{Name: "node-1"}, account: account{Root: true}, inbox: make(chan func())}
-	store, err := openStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+	if why := refusal(&Config{Name: "node-1"}, account{Root: true}); !strings.Contains(why, "allow_root = true") {
+		t.Errorf("root runs tasks: %q", why)
 	}
-	defer store.close()
-	a.store, a.log, a.host = store, hclog.NewNullLogger(), newMachine()
-	if a.journal, _, err = openJournal(filepath.Join(store.dir, "journal")); err != nil {
-		t.Fatal(err)
-	}
-	defer a.journal.close()
-	ctx, cancel := context.WithCancel(context.Background())
-	assignment, err := assignmentOf(lone(id(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	task := &task{id: id(1), assignment: assignment, phase: muster.AllocPlaced}
-	a.prepare(ctx, task)
-	(<-a.inbox)()
-	cancel()
-	a.work.Wait()
-	if task.end.Class != muster.ClassPrepare || !strings.Contains(task.end.Message, "allow_root = true") {
-		t.Errorf("%+v", task.end)
+	for _, may := range []string{refusal(&Config{AllowRoot: true}, account{Root: true}), refusal(&Config{}, account{})} {
+		if may != "" {
+			t.Error(may)
+		}
 	}
 }
 
@@ -476,8 +460,8 @@ func TestOldDirectoriesAreRemovedAndCheckpointsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.close()
-	a := &Agent{store: store, log: hclog.NewNullLogger(), cfg: Config{DataDir: store.dir, KeepFor: 24 * time.Hour},
-		tasks: map[muster.AllocID]*task{id(3): {id: id(3)}}}
+	a := &Agent{store: store, log: hclog.NewNullLogger(), cfg: Config{DataDir: store.dir, KeepFor: 24 * time.Hour}}
+	a.machine = step.New(step.Self{}, &hands{a, t.Context()}, step.NewHistory(), []exec.Status{{Alloc: id(3)}}, nil)
 	now := time.Now()
 	for path, age := range map[string]time.Duration{
 		"tasks/1-1": 25 * time.Hour, "tasks/1-2": 23 * time.Hour, "tasks/1-3": 99 * time.Hour, "logs/1-1": 25 * time.Hour,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 // Facts are what a task is told about where it runs.
@@ -58,8 +59,8 @@ func (e *environment) set(name, value string) {
 func (e *environment) setInt(name string, value int) { e.set(name, strconv.Itoa(value)) }
 
 // Environment is what a task finds: ours first, the user's own variables win. It is a pure function of its arguments.
-func Environment(a *Assignment, f *Facts) ([]muster.EnvVar, error) {
-	if err := a.check(); err != nil {
+func Environment(a *step.Assignment, f *Facts) ([]muster.EnvVar, error) {
+	if err := a.Check(); err != nil {
 		return nil, err
 	}
 	e := &environment{index: map[string]int{}}
@@ -68,7 +69,7 @@ func Environment(a *Assignment, f *Facts) ([]muster.EnvVar, error) {
 	setGPUs(e, a, f)
 	setLaunchers(e, a, f)
 	lookup := RuntimeValues(a, f)
-	for _, v := range a.group().Task.Env {
+	for _, v := range a.Of().Task.Env {
 		value, err := muster.Expand(v.Value, lookup)
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", v.Name, err)
@@ -79,8 +80,8 @@ func Environment(a *Assignment, f *Facts) ([]muster.EnvVar, error) {
 }
 
 // RuntimeValues looks up what ${…} in a task's text may refer to: muster.RuntimeNames.
-func RuntimeValues(a *Assignment, f *Facts) func(name string) (string, bool) {
-	g := a.group()
+func RuntimeValues(a *step.Assignment, f *Facts) func(name string) (string, bool) {
+	g := a.Of()
 	values := map[string]string{
 		"job.id":         a.Alloc.Job.String(),
 		"job.name":       a.JobName,
@@ -109,8 +110,8 @@ func setUser(e *environment, f *Facts) {
 	e.set("TMPDIR", f.tempDir())
 }
 
-func setMuster(e *environment, a *Assignment, f *Facts) {
-	g := a.group()
+func setMuster(e *environment, a *step.Assignment, f *Facts) {
+	g := a.Of()
 	e.set("MUSTER_JOB_ID", a.Alloc.Job.String())
 	e.set("MUSTER_JOB_NAME", a.JobName)
 	e.set("MUSTER_QUEUE", a.Queue)
@@ -122,7 +123,7 @@ func setMuster(e *environment, a *Assignment, f *Facts) {
 	e.set("MUSTER_NODE_IPS", addresses(a.Peers))
 	if len(a.Spec.Groups) > 1 {
 		for i := range a.Spec.Groups {
-			e.set("MUSTER_IPS_"+variable(a.Spec.Groups[i].Name), addresses(a.peers(i)))
+			e.set("MUSTER_IPS_"+variable(a.Spec.Groups[i].Name), addresses(a.Ranks(i)))
 		}
 	}
 	e.set("MUSTER_HOSTFILE", f.hostFile())
@@ -141,7 +142,7 @@ func setMuster(e *environment, a *Assignment, f *Facts) {
 
 // setGPUs names the rank's own GPUs by UUID: there is no device filter yet, so indices would count the machine's. Without any
 // the list is empty rather than unset, which would mean all.
-func setGPUs(e *environment, a *Assignment, f *Facts) {
+func setGPUs(e *environment, a *step.Assignment, f *Facts) {
 	var uuids []string
 	for _, slot := range a.Alloc.Slots.Slots() {
 		if slot < len(f.GPUs) {
@@ -150,7 +151,7 @@ func setGPUs(e *environment, a *Assignment, f *Facts) {
 	}
 	list := strings.Join(uuids, ",")
 	e.set("MUSTER_GPUS", list)
-	e.setInt("MUSTER_GPUS_PER_RANK", a.group().Task.Resources.GPUs)
+	e.setInt("MUSTER_GPUS_PER_RANK", a.Of().Task.Resources.GPUs)
 	e.set("CUDA_VISIBLE_DEVICES", list)
 	e.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 	e.set("NVIDIA_VISIBLE_DEVICES", list)
@@ -163,8 +164,8 @@ func setGPUs(e *environment, a *Assignment, f *Facts) {
 
 // setLaunchers sets what torchrun, PyTorch's env:// and JAX read. Each reads only its own, so that all are set at once. A
 // rank is what torchrun calls a node: it starts its own processes there, one for each GPU.
-func setLaunchers(e *environment, a *Assignment, f *Facts) {
-	g, rank, ranks := a.group(), a.Alloc.Rank, a.group().Count
+func setLaunchers(e *environment, a *step.Assignment, f *Facts) {
+	g, rank, ranks := a.Of(), a.Alloc.Rank, a.Of().Count
 	gpus := g.Task.Resources.GPUs
 	e.setInt("PET_NNODES", ranks)
 	e.setInt("PET_NPROC_PER_NODE", max(1, gpus))
@@ -189,7 +190,7 @@ func setLaunchers(e *environment, a *Assignment, f *Facts) {
 	e.setInt("NNODES", ranks)
 	if gpus <= 1 {
 		here, before := 0, 0
-		for _, p := range a.peers(a.Alloc.Group) {
+		for _, p := range a.Ranks(a.Alloc.Group) {
 			if p.Node == f.Node {
 				here++
 				if p.Rank < rank {
@@ -204,7 +205,7 @@ func setLaunchers(e *environment, a *Assignment, f *Facts) {
 	}
 	e.setInt("JAX_NUM_PROCESSES", ranks)
 	e.setInt("JAX_PROCESS_ID", rank)
-	if f.Interface != "" && a.spread() {
+	if f.Interface != "" && a.Spread() {
 		e.set("NCCL_SOCKET_IFNAME", f.Interface)
 		e.set("GLOO_SOCKET_IFNAME", f.Interface)
 	}
@@ -219,7 +220,7 @@ func signals(checkpoint string) string {
 	return strings.Join(list, ",")
 }
 
-func addresses(peers []Peer) string {
+func addresses(peers []step.Peer) string {
 	ips := make([]string, len(peers))
 	for i, p := range peers {
 		ips[i] = p.IP
@@ -238,7 +239,7 @@ func hostPort(ip, port string) string {
 }
 
 // hostFile lists the ranks of the attempt, a line each: "ip slots=N", N its GPUs, else its cores.
-func hostFile(a *Assignment) string {
+func hostFile(a *step.Assignment) string {
 	var b strings.Builder
 	for _, p := range a.Peers {
 		slots := p.GPUs

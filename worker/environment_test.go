@@ -13,6 +13,7 @@ import (
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/worker/gpu"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -53,8 +54,8 @@ func factsOf(name, ip string) *Facts {
 }
 
 // rankOf is a rank of a job of n ranks, two on each node.
-func rankOf(n, rank, gpus int) *Assignment {
-	a := &Assignment{
+func rankOf(n, rank, gpus int) *step.Assignment {
+	a := &step.Assignment{
 		Alloc: muster.Allocation{ID: muster.AllocID{Epoch: 1, Counter: 42}, Job: 1042, Attempt: 2, Rank: rank, Slots: muster.SlotRange(gpus),
 			MilliCores: 8000, Memory: 64 * muster.GiB, Lease: time.Minute},
 		Spec: &muster.JobSpec{Name: "train", Queue: "default", Groups: []muster.Group{{Name: "train", Count: n, Task: muster.Task{
@@ -62,7 +63,7 @@ func rankOf(n, rank, gpus int) *Assignment {
 		JobName: "train", User: "ann", Queue: "default",
 	}
 	for r := range n {
-		p := Peer{Rank: r, Node: "gpu-0" + string(rune('1'+r/2)), IP: "10.0.0." + string(rune('1'+r/2)), GPUs: gpus, MilliCores: 8000}
+		p := step.Peer{Rank: r, Node: "gpu-0" + string(rune('1'+r/2)), IP: "10.0.0." + string(rune('1'+r/2)), GPUs: gpus, MilliCores: 8000}
 		if r == 0 {
 			p.Port = 20007
 		}
@@ -73,20 +74,20 @@ func rankOf(n, rank, gpus int) *Assignment {
 
 func TestEnvironment(t *testing.T) {
 	for name, c := range map[string]struct {
-		assignment *Assignment
+		assignment *step.Assignment
 		facts      *Facts
-		change     func(a *Assignment, f *Facts)
+		change     func(a *step.Assignment, f *Facts)
 	}{
 		"one-without-gpus": {rankOf(1, 0, 0), factsOf("gpu-01", "10.0.0.1"), nil},
-		"one-with-two-gpus": {rankOf(1, 0, 2), factsOf("gpu-01", "10.0.0.1"), func(a *Assignment, f *Facts) {
+		"one-with-two-gpus": {rankOf(1, 0, 2), factsOf("gpu-01", "10.0.0.1"), func(a *step.Assignment, f *Facts) {
 			f.Deadline = time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
 			a.Spec.Groups[0].Checkpoint.Signal = "SIGUSR2"
 			f.Interface = "eth0" // one node: NCCL chooses itself
 		}},
-		"third-of-four-one-gpu-each": {rankOf(4, 3, 1), factsOf("gpu-02", "10.0.0.2"), func(a *Assignment, f *Facts) {
+		"third-of-four-one-gpu-each": {rankOf(4, 3, 1), factsOf("gpu-02", "10.0.0.2"), func(a *step.Assignment, f *Facts) {
 			f.Interface = "eth0"
 		}},
-		"the-users-own-wins": {rankOf(1, 0, 0), factsOf("gpu-01", "fd00::1"), func(a *Assignment, f *Facts) {
+		"the-users-own-wins": {rankOf(1, 0, 0), factsOf("gpu-01", "fd00::1"), func(a *step.Assignment, f *Facts) {
 			a.Peers[0].IP = "fd00::1"
 			a.Spec.Groups[0].Task.Env = []muster.EnvVar{
 				{Name: "OMP_NUM_THREADS", Value: "1"},
@@ -94,10 +95,10 @@ func TestEnvironment(t *testing.T) {
 				{Name: "TEXT", Value: "$${HOME}"},
 			}
 		}},
-		"two-groups": {rankOf(2, 0, 1), factsOf("gpu-02", "10.0.0.2"), func(a *Assignment, f *Facts) {
+		"two-groups": {rankOf(2, 0, 1), factsOf("gpu-02", "10.0.0.2"), func(a *step.Assignment, f *Facts) {
 			a.Spec.Groups = []muster.Group{a.Spec.Groups[0], {Name: "eval-set", Count: 1}}
 			a.Alloc.Group = 1
-			a.Peers = append(a.Peers, Peer{Group: 1, Rank: 0, Node: "gpu-02", IP: "10.0.0.2", MilliCores: 2000})
+			a.Peers = append(a.Peers, step.Peer{Group: 1, Rank: 0, Node: "gpu-02", IP: "10.0.0.2", MilliCores: 2000})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
+	"github.com/musterhpc/muster/worker/step"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,85 +33,6 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// intent says that an allocation was about to be started.
-type intent struct {
-	Boot string
-	Time muster.Time
-}
-
-// history is what a journal says: the memory of a worker over its own death.
-type history struct {
-	Seen    muster.Version
-	Intents map[muster.AllocID]intent             // may have been started
-	Ended   map[muster.AllocID]muster.AllocReport // ended, and the state doesn't know yet
-}
-
-func newHistory() history {
-	return history{Intents: map[muster.AllocID]intent{}, Ended: map[muster.AllocID]muster.AllocReport{}}
-}
-
-// apply brings h forward by one record.
-func (h *history) apply(r *wire.JournalRecord) error {
-	seen, err := r.GetSeen().Domain()
-	if err != nil {
-		return err
-	}
-	if h.Seen.Before(seen) {
-		h.Seen = seen
-	}
-	switch {
-	case r.GetIntent() != nil:
-		id, err := r.GetIntent().GetAlloc().Domain()
-		if err != nil {
-			return err
-		}
-		h.Intents[id] = intent{Boot: r.GetIntent().GetBoot(), Time: muster.Time(r.GetIntent().GetTime())}
-	case r.GetEnded() != nil:
-		e, err := r.GetEnded().Domain()
-		if err != nil {
-			return err
-		}
-		h.Ended[e.ID] = e
-	case r.GetForget() != nil:
-		id, err := r.GetForget().Domain()
-		if err != nil {
-			return err
-		}
-		delete(h.Intents, id)
-		delete(h.Ended, id)
-	}
-	return nil
-}
-
-// records says h in as few records as it takes, in the order of the allocations.
-func (h *history) records() []*wire.JournalRecord {
-	rows := []*wire.JournalRecord{seenRecord(h.Seen)}
-	for _, id := range sortedIDs(h.Intents) {
-		rows = append(rows, intentRecord(h.Seen, id, h.Intents[id]))
-	}
-	for _, id := range sortedIDs(h.Ended) {
-		rows = append(rows, endedRecord(h.Seen, h.Ended[id]))
-	}
-	return rows
-}
-
-func seenRecord(seen muster.Version) *wire.JournalRecord {
-	return &wire.JournalRecord{Seen: wire.VersionOf(seen)}
-}
-
-func intentRecord(seen muster.Version, id muster.AllocID, i intent) *wire.JournalRecord {
-	return &wire.JournalRecord{Seen: wire.VersionOf(seen), Record: &wire.JournalRecord_Intent{
-		Intent: &wire.StartIntent{Alloc: wire.AllocIDOf(id), Boot: i.Boot, Time: int64(i.Time)}}}
-}
-
-func endedRecord(seen muster.Version, r muster.AllocReport) *wire.JournalRecord {
-	return &wire.JournalRecord{Seen: wire.VersionOf(seen), Record: &wire.JournalRecord_Ended{Ended: wire.AllocReportOf(&r)}}
-}
-
-func forgetRecord(seen muster.Version, id muster.AllocID) *wire.JournalRecord {
-	return &wire.JournalRecord{Seen: wire.VersionOf(seen), Record: &wire.JournalRecord_Forget{Forget: wire.AllocIDOf(id)}}
-}
-
 // journal writes history. Calls of write that come while an fsync runs share the next one.
 type journal struct {
 	path string
@@ -124,7 +45,7 @@ type journal struct {
 	// Of the writer alone.
 	file    journalFile
 	size    int64
-	history history
+	history step.History
 }
 
 // journalFile is the part of os.File that a journal needs; tests break it.
@@ -141,10 +62,10 @@ type journalWrite struct {
 }
 
 // openJournal reads the journal at path, or begins one, and gives what it says.
-func openJournal(path string) (*journal, history, error) {
+func openJournal(path string) (*journal, step.History, error) {
 	h, good, err := readJournal(path)
 	if err != nil {
-		return nil, history{}, err
+		return nil, step.History{}, err
 	}
 	j := &journal{path: path, history: h}
 	if good == 0 {
@@ -153,14 +74,14 @@ func openJournal(path string) (*journal, history, error) {
 		err = j.reopen(good)
 	}
 	if err != nil {
-		return nil, history{}, fmt.Errorf("journal %s: %w", path, err)
+		return nil, step.History{}, fmt.Errorf("journal %s: %w", path, err)
 	}
-	return j, history{Seen: h.Seen, Intents: maps.Clone(h.Intents), Ended: maps.Clone(h.Ended)}, nil
+	return j, step.History{Seen: h.Seen, Intents: maps.Clone(h.Intents), Ended: maps.Clone(h.Ended)}, nil
 }
 
 // readJournal gives what the file says and how many bytes of it are good; 0 when it has to be begun.
-func readJournal(path string) (history, int64, error) {
-	h := newHistory()
+func readJournal(path string) (step.History, int64, error) {
+	h := step.NewHistory()
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return h, 0, nil
@@ -186,7 +107,7 @@ func readJournal(path string) (history, int64, error) {
 			break
 		}
 		for _, r := range batch.GetRecords() {
-			if err := h.apply(r); err != nil {
+			if err := h.Apply(r); err != nil {
 				return h, 0, fmt.Errorf("journal %s, byte %d: %w", path, at, err)
 			}
 		}
@@ -281,7 +202,7 @@ func (j *journal) commit(batch []*journalWrite) error {
 		records = append(records, w.records...)
 	}
 	for _, r := range records {
-		if err := j.history.apply(r); err != nil {
+		if err := j.history.Apply(r); err != nil {
 			return j.failure(err)
 		}
 	}
@@ -309,7 +230,7 @@ func (j *journal) failure(err error) error {
 // rewrite replaces the file by a short one that says the same.
 func (j *journal) rewrite() error {
 	out := []byte(journalMagic)
-	for rows := range slices.Chunk(j.history.records(), 10_000) {
+	for rows := range slices.Chunk(j.history.Records(), 10_000) {
 		var err error
 		if out, err = appendFrame(out, rows); err != nil {
 			return err

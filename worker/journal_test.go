@@ -13,15 +13,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 func id(n uint64) muster.AllocID { return muster.AllocID{Epoch: 1, Counter: n} }
 
 func at(index muster.Index) muster.Version { return muster.Version{Epoch: 1, Index: index} }
 
-func sameHistory(a, b history) string { return cmp.Diff(a, b, cmpopts.EquateEmpty()) }
+func sameHistory(a, b step.History) string { return cmp.Diff(a, b, cmpopts.EquateEmpty()) }
 
-func open(t *testing.T, path string) (*journal, history) {
+func open(t *testing.T, path string) (*journal, step.History) {
 	t.Helper()
 	j, h, err := openJournal(path)
 	if err != nil {
@@ -33,24 +34,24 @@ func open(t *testing.T, path string) (*journal, history) {
 func TestWhatWasWrittenIsThereAfterTheAgentDied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, h := open(t, path)
-	if d := sameHistory(newHistory(), h); d != "" {
+	if d := sameHistory(step.NewHistory(), h); d != "" {
 		t.Error(d)
 	}
 	ended := muster.AllocReport{ID: id(2), Phase: muster.AllocEnded, Class: muster.ClassPrepare, Message: "no such directory"}
 	for _, r := range []*wire.JournalRecord{
-		intentRecord(at(7), id(1), intent{"boot-a", 1000}),
-		intentRecord(at(9), id(2), intent{"boot-a", 2000}),
-		endedRecord(at(8), ended), // the highest stays
-		intentRecord(at(10), id(3), intent{"boot-a", 3000}),
-		forgetRecord(at(12), id(3)),
+		step.IntentRecord(at(7), id(1), step.Intent{Boot: "boot-a", Time: 1000}),
+		step.IntentRecord(at(9), id(2), step.Intent{Boot: "boot-a", Time: 2000}),
+		step.EndedRecord(at(8), ended), // the highest stays
+		step.IntentRecord(at(10), id(3), step.Intent{Boot: "boot-a", Time: 3000}),
+		step.ForgetRecord(at(12), id(3)),
 	} {
 		if err := j.write(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := history{
+	want := step.History{
 		Seen:    at(12),
-		Intents: map[muster.AllocID]intent{id(1): {"boot-a", 1000}, id(2): {"boot-a", 2000}},
+		Intents: map[muster.AllocID]step.Intent{id(1): {Boot: "boot-a", Time: 1000}, id(2): {Boot: "boot-a", Time: 2000}},
 		Ended:   map[muster.AllocID]muster.AllocReport{id(2): ended},
 	}
 	// The first was not closed: it died.
@@ -71,7 +72,7 @@ func TestATornTailIsDroppedAtEveryByte(t *testing.T) {
 	var sizes []int64 // after n records
 	for n := uint64(0); n < 4; n++ {
 		if n > 0 {
-			if err := j.write(intentRecord(at(muster.Index(n)), id(n), intent{"b", 1})); err != nil {
+			if err := j.write(step.IntentRecord(at(muster.Index(n)), id(n), step.Intent{Boot: "b", Time: 1})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +103,7 @@ func TestATornTailIsDroppedAtEveryByte(t *testing.T) {
 			if len(h.Intents) != complete {
 				t.Fatalf("cut at %d: %d intents, want %d", cut, len(h.Intents), complete)
 			}
-			if err := errors.Join(torn.write(intentRecord(at(99), id(99), intent{"b", 1})), torn.close()); err != nil {
+			if err := errors.Join(torn.write(step.IntentRecord(at(99), id(99), step.Intent{Boot: "b", Time: 1})), torn.close()); err != nil {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 			after, h := open(t, path)
@@ -121,7 +122,7 @@ func TestADamagedJournalIsRefusedWithOneClearMessage(t *testing.T) {
 	j, _ := open(t, path)
 	first := j.size
 	for n := range uint64(3) {
-		if err := j.write(intentRecord(at(1), id(n+1), intent{"b", 1})); err != nil {
+		if err := j.write(step.IntentRecord(at(1), id(n+1), step.Intent{Boot: "b", Time: 1})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,10 +156,10 @@ func TestALongJournalIsRewrittenShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, _ := open(t, path)
 	j.size = 2 * journalSlack
-	if err := j.write(intentRecord(at(5), id(1), intent{"b", 1})); err != nil {
+	if err := j.write(step.IntentRecord(at(5), id(1), step.Intent{Boot: "b", Time: 1})); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.write(forgetRecord(at(6), id(2))); err != nil {
+	if err := j.write(step.ForgetRecord(at(6), id(2))); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -197,7 +198,7 @@ func TestIntentsThatComeWhileTheDiskIsBusyShareTheNextSync(t *testing.T) {
 	var wg sync.WaitGroup
 	write := func(n uint64) {
 		wg.Go(func() {
-			if err := j.write(intentRecord(at(1), id(n), intent{"b", 1})); err != nil {
+			if err := j.write(step.IntentRecord(at(1), id(n), step.Intent{Boot: "b", Time: 1})); err != nil {
 				t.Error(err)
 			}
 		})
@@ -230,7 +231,7 @@ func TestAfterAFailedSyncNothingIsWritten(t *testing.T) {
 	j.file = disk
 	go func() { (<-disk.syncs) <- errors.New("input/output error") }()
 	for range 2 { // the second doesn't touch the disk
-		if err := j.write(intentRecord(at(1), id(1), intent{"b", 1})); err == nil || !strings.Contains(err.Error(), "input/output error") {
+		if err := j.write(step.IntentRecord(at(1), id(1), step.Intent{Boot: "b", Time: 1})); err == nil || !strings.Contains(err.Error(), "input/output error") {
 			t.Error(err)
 		}
 	}

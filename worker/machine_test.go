@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -311,7 +313,7 @@ func (s *fakeSupervisor) Extend(ctx context.Context, ends map[muster.AllocID]exe
 
 func (s *fakeSupervisor) List(ctx context.Context) (list []exec.Status, err error) {
 	err = s.with(ctx, func(m *machine) error {
-		for _, id := range sortedIDs(m.tasks) {
+		for _, id := range slices.SortedFunc(maps.Keys(m.tasks), func(x, y muster.AllocID) int { return cmp.Compare(x.Counter, y.Counter) }) {
 			list = append(list, m.tasks[id].status)
 		}
 		return nil

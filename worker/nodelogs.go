@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
 	"github.com/musterhpc/muster/worker/exec"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 // nodeLogs serves the output of this node's allocations to servers.
@@ -40,20 +41,20 @@ func newNodeLogs(c *Config) *nodeLogs {
 }
 
 // update tells which allocations there are.
-func (n *nodeLogs) update(tasks map[muster.AllocID]*task) {
+func (n *nodeLogs) update(m *step.Machine) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for id, t := range tasks {
-		f := logFacts{ended: t.phase == muster.AllocEnded}
-		if t.assignment != nil {
-			f.group, f.rank, f.attempt = int64(t.assignment.Alloc.Group), int64(t.assignment.Alloc.Rank), t.assignment.Alloc.Attempt
+	for t := range m.All() {
+		f := logFacts{ended: t.Phase == muster.AllocEnded}
+		if t.Assignment != nil {
+			f.group, f.rank, f.attempt = int64(t.Assignment.Alloc.Group), int64(t.Assignment.Alloc.Rank), t.Assignment.Alloc.Attempt
 		}
-		if known, ok := n.known[id]; !ok || known != f {
-			n.known[id] = f
+		if known, ok := n.known[t.ID]; !ok || known != f {
+			n.known[t.ID] = f
 		}
 	}
-	if len(n.known) > len(tasks) {
-		maps.DeleteFunc(n.known, func(id muster.AllocID, _ logFacts) bool { return tasks[id] == nil })
+	if len(n.known) > m.Len() {
+		maps.DeleteFunc(n.known, func(id muster.AllocID, _ logFacts) bool { return !m.Knows(id) })
 	}
 }
 

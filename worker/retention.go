@@ -25,10 +25,10 @@ func (a *Agent) touch(id muster.AllocID) {
 // nothing was saved. Saved checkpoints stay: whether they are needed only their owner knows.
 func (a *Agent) sweep(ctx context.Context, now time.Time) {
 	live := map[string]bool{}
-	for id, t := range a.tasks {
-		live[id.String()] = true
-		if t.assignment != nil {
-			live[t.assignment.Alloc.Job.String()] = true
+	for t := range a.machine.All() {
+		live[t.ID.String()] = true
+		if t.Assignment != nil {
+			live[t.Assignment.Alloc.Job.String()] = true
 		}
 	}
 	before := now.Add(-a.cfg.KeepFor)

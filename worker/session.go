@@ -10,18 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/wire"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 // session is one stream to one server. The loop owns it; two goroutines carry messages.
 type session struct {
-	server  string
-	out     chan *wire.FromWorker
-	hangUp  context.CancelCauseFunc
-	opened  time.Time
-	welcome bool
-	hello   map[muster.AllocID]muster.AllocPhase // what the hello said
+	server string
+	out    chan *wire.FromWorker
+	hangUp context.CancelCauseFunc
+	talk   *step.Session
 }
 
 // outbox is how many messages may wait for a stream; a loop that would wait for one would renew no lease.
@@ -156,66 +154,43 @@ func (a *Agent) converse(parent context.Context, server string) (welcomed bool, 
 			err = explain(problem)
 			break
 		}
-		a.post(parent, func() { a.receive(parent, s, m) })
+		a.post(parent, func() { a.receive(s, m) })
 	}
 	hangUp(nil)
 	sender.Wait()
 	was := make(chan bool, 1)
-	if a.post(parent, func() { a.sessionClosed(s); was <- s.welcome }) {
+	if a.post(parent, func() { a.sessionClosed(s); was <- s.talk.Welcomed() }) {
 		welcomed = <-was // the loop has taken it: it will be done
 	}
 	return welcomed, err
 }
 
-// sessionOpened says hello: what this node is, and the complete list of what it runs or has not had acknowledged.
+// sessionOpened says hello.
 func (a *Agent) sessionOpened(s *session) {
 	a.session = s
-	s.opened = time.Now()
-	s.hello = map[muster.AllocID]muster.AllocPhase{}
-	reports := make([]muster.AllocReport, 0, len(a.tasks))
-	for _, t := range a.inOrder() {
-		r := t.report()
-		s.hello[t.id] = r.Phase
-		reports = append(reports, r)
-	}
 	node := a.node
 	node.Session = crand.Text() // what was decided about an earlier registration must not hit this one
-	s.send(&wire.FromWorker{Message: &wire.FromWorker_Hello{Hello: &wire.RegisterNode{
-		Node: wire.NodeOf(&node), Seen: wire.VersionOf(a.seen), Allocs: wire.AllocReportsOf(reports),
-	}}})
+	s.talk = a.machine.SessionOpened(&node)
 }
 
 func (a *Agent) sessionClosed(s *session) {
-	if a.session != s {
-		return
+	a.machine.SessionClosed(s.talk)
+	if a.session == s {
+		a.session = nil
 	}
-	a.session = nil
-	a.flying = nil
-	a.leases.hangUp()
 }
 
 // receive acts on one message of the current session. A server that doesn't keep to the protocol is left for another.
-func (a *Agent) receive(ctx context.Context, s *session, m *wire.ToWorker) {
+func (a *Agent) receive(s *session, m *wire.ToWorker) {
 	if a.session != s {
 		return
 	}
 	var err error
-	switch {
-	case m.GetWelcome() != nil:
-		err = a.receiveWelcome(ctx, s, m.GetWelcome())
-	case m.GetError() != nil:
-		err = errors.New(m.GetError().GetMessage())
-		if hint := m.GetError().GetHint(); hint != "" {
-			err = fmt.Errorf("%w. %s", err, hint)
-		}
-	case !s.welcome:
-		err = errors.New("it speaks before its welcome")
-	case m.GetView() != nil:
-		err = a.receiveView(m.GetView())
-	case m.GetAck() != nil:
-		a.receiveAck(m.GetAck().GetSeq())
-	case m.GetRenewed() != nil:
-		a.receiveRenewed(ctx, m.GetRenewed().GetSeq())
+	if w := m.GetWelcome(); w != nil {
+		err = a.meet(s, w)
+	}
+	if err == nil {
+		err = a.machine.Receive(s.talk, m)
 	}
 	if err != nil {
 		s.hangUp(err)
@@ -223,13 +198,10 @@ func (a *Agent) receive(ctx context.Context, s *session, m *wire.ToWorker) {
 	}
 }
 
-func (a *Agent) receiveWelcome(ctx context.Context, s *session, w *wire.Welcome) error {
+// meet looks whose server it is, and remembers the others it names.
+func (a *Agent) meet(s *session, w *wire.Welcome) error {
 	if err := a.store.join(w.GetCluster()); err != nil {
 		a.log.Error("refused", "server", s.server, "error", err)
-		return err
-	}
-	kill, err := wire.AllocIDs(w.GetKill())
-	if err != nil {
 		return err
 	}
 	if a.roster.learn(w.GetServers()) {
@@ -237,76 +209,7 @@ func (a *Agent) receiveWelcome(ctx context.Context, s *session, w *wire.Welcome)
 			a.log.Warn("the servers' addresses can't be kept", "error", err)
 		}
 	}
-	s.welcome, a.checkpoints = true, w.GetCheckpoints()
-	a.log.Info("session", "server", s.server, "node", w.GetNode(), "killed", len(kill))
-	for id, phase := range s.hello {
-		if t := a.tasks[id]; t != nil {
-			t.acked = max(t.acked, phase)
-		}
-	}
-	for _, id := range kill {
-		if t := a.tasks[id]; t != nil {
-			a.log.Info("not known to the servers, or ended for them: killing it", "allocation", id)
-			t.gone = true
-		}
-	}
-	a.renewAll(ctx)
-	return nil
-}
-
-// receiveView takes in what shall run here. An older view than the newest seen is never acted on: a lagging server must not
-// make a worker kill a healthy task, nor start an attempt twice.
-func (a *Agent) receiveView(v *wire.View) error {
-	version, err := v.GetVersion().Domain()
-	if err != nil {
-		return err
-	}
-	if version.Before(a.seen) {
-		return fmt.Errorf("its view %s is older than %s, which this node has seen", version, a.seen)
-	}
-	gone, err := wire.AllocIDs(v.GetGone())
-	if err != nil {
-		return err
-	}
-	named := map[muster.AllocID]bool{}
-	var fresh []muster.AllocID
-	for _, d := range v.GetDesired() {
-		id, err := d.GetAlloc().GetId().Domain()
-		if err != nil || id.IsZero() {
-			return errors.Join(errors.New("its view has an allocation without a number"), err)
-		}
-		named[id] = true
-		t := a.tasks[id]
-		if t == nil {
-			t = &task{id: id, phase: muster.AllocPlaced}
-			a.tasks[id], a.ordered = t, nil
-		}
-		if t.assignment == nil {
-			fresh = append(fresh, id)
-		}
-		assignment, err := assignmentOf(d)
-		switch {
-		case err == nil:
-			t.assignment = assignment
-		case t.assignment == nil: // this program can't run it: another node's may
-			t.broken = err.Error()
-		default:
-			a.log.Warn("a change of an allocation is not understood", "allocation", id, "error", err)
-		}
-	}
-	for _, id := range gone {
-		if t := a.tasks[id]; t != nil {
-			t.gone = true
-		}
-	}
-	if v.GetFull() {
-		for id, t := range a.tasks {
-			t.gone = t.gone || !named[id]
-		}
-	}
-	a.seen = version
-	if len(fresh) > 0 {
-		a.renew(fresh, nil) // before anything is prepared: the first lease is on its way meanwhile
-	}
+	a.checkpoints = w.GetCheckpoints()
+	a.log.Info("session", "server", s.server, "node", w.GetNode(), "killed", len(w.GetKill()))
 	return nil
 }

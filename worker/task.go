@@ -13,6 +13,7 @@ import (
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/worker/exec"
+	"github.com/musterhpc/muster/worker/step"
 )
 
 // Task fills in what a supervisor needs to run an assignment; nothing of ${…} is left. The lease is the caller's matter.

@@ -1,4 +1,4 @@
-package worker
+package step
 
 import (
 	"testing"
@@ -68,7 +68,7 @@ func TestRenewalsAreOftenEnough(t *testing.T) {
 	}
 	// A silent server is left while there is time for two others.
 	for _, lease := range []time.Duration{muster.MinLease, muster.DefaultLease, time.Hour} {
-		if p := patience(lease); p > lease/3+time.Second || p > 10*time.Second {
+		if p := Patience(lease); p > lease/3+time.Second || p > 10*time.Second {
 			t.Errorf("lease %v: waits %v", lease, p)
 		}
 	}

@@ -1,4 +1,4 @@
-package worker
+package step
 
 import (
 	"slices"
@@ -124,8 +124,8 @@ func renewEvery(shortest time.Duration) time.Duration {
 	return min(renewAtMost, shortest/6)
 }
 
-// patience is how long a renewal may go without an answer before another server is asked.
-func patience(shortest time.Duration) time.Duration {
+// Patience is how long a renewal may go without an answer before another server is asked.
+func Patience(shortest time.Duration) time.Duration {
 	if shortest <= 0 {
 		shortest = muster.DefaultLease
 	}

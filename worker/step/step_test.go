@@ -1,4 +1,4 @@
-package worker
+package step
 
 import (
 	"testing"
