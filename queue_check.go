@@ -58,8 +58,8 @@ func (q *QueueSpec) validate(v *validator) {
 		v.fail(at("weight"), "It is a share among siblings, such as 1, 2 or 0.5", "the weight of queue %q is not between 0.001 and 1000000", q.Name)
 	}
 	for _, who := range q.Allow {
-		if name := strings.TrimPrefix(who, "group:"); name == "" || strings.ContainsAny(name, ": \t\n,\x00") {
-			v.fail(at("allow"), `Say a user, "group:NAME", or "*" for everyone`, "%q is neither a user nor a group", who)
+		if err := CheckWho(who); err != nil {
+			v.fail(at("allow"), err.Hint, "%s", err.Message)
 		}
 	}
 	for i := range q.Quota {
@@ -105,6 +105,17 @@ func (q *QueueSpec) validate(v *validator) {
 			v.fail(at("idle.below"), "", "idle below %d%% is not between 1%% and 100%%", q.Idle.Below)
 		}
 	}
+}
+
+// Everyone is the entry of a list of who may submit that lets everyone.
+const Everyone = "*"
+
+// CheckWho says what is wrong with an entry of a list of who may submit, or nil.
+func CheckWho(who string) *Error {
+	if name := strings.TrimPrefix(who, "group:"); name == "" || len(name) > 256 || strings.ContainsAny(name, ": \t\n,\x00") {
+		return Errorf(KindInvalid, "%q is neither a user nor a group", who).WithHint(`Say "ann", "group:nlp", or "*" for everyone`)
+	}
+	return nil
 }
 
 const maxQueueGPUs = 10_000_000

@@ -15,6 +15,7 @@ func (b *Body) Check(into any) error { return b.check("", reflect.TypeOf(into)) 
 var goTypes = map[Kind]reflect.Type{
 	String: reflect.TypeFor[string](), Scalar: reflect.TypeFor[string](), Text: reflect.TypeFor[string](), Bool: reflect.TypeFor[bool](),
 	Int: reflect.TypeFor[int](), Number: reflect.TypeFor[float64](), Cores: reflect.TypeFor[muster.MilliCores](), Money: reflect.TypeFor[int64](),
+	Milli: reflect.TypeFor[muster.Milli](), Quotas: reflect.TypeFor[[]muster.Quota](),
 	Duration: reflect.TypeFor[time.Duration](), Size: reflect.TypeFor[muster.Bytes](), Strings: reflect.TypeFor[[]string](),
 	Texts: reflect.TypeFor[[]string](), Ints: reflect.TypeFor[[]int](), Map: reflect.TypeFor[[]muster.Label](), TextMap: reflect.TypeFor[[]muster.EnvVar](),
 }
@@ -68,6 +69,9 @@ func (b *Body) check(path string, t reflect.Type) error {
 		}
 		if label, ok := fieldType(f, block.LabelAs); block.Label != "" && (!ok || label.Kind() != reflect.String) {
 			return fmt.Errorf("%s: its label needs a string field", at)
+		}
+		if block.Body == b { // a block may hold blocks of its own kind
+			continue
 		}
 		if err := block.Body.check(at, f); err != nil {
 			return err

@@ -16,6 +16,8 @@ const (
 	Number               // 0.5: float64
 	Cores                // 0.5: muster.MilliCores
 	Money                // 2.10: int64, in micro-units
+	Milli                // 0.5: muster.Milli
+	Quotas               // 64, or { H100 = 64 }: []muster.Quota sorted by model
 	Duration             // "90s": time.Duration
 	Size                 // "64GiB": muster.Bytes
 	Strings              // ["a", "b"]: []string, or a slice of what Attr.Parse makes

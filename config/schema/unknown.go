@@ -123,9 +123,14 @@ func find(table *Body, above []string, name string) []string {
 		above []string
 	}
 	next := []at{{table, above}}
+	seen := map[*Body]bool{} // a block may hold blocks of its own kind
 	for len(next) > 0 {
 		here := next[0]
 		next = next[1:]
+		if seen[here.body] {
+			continue
+		}
+		seen[here.body] = true
 		if len(here.above) > 0 && (here.body.attr(name) != nil || here.body.block(name) != nil) {
 			return here.above
 		}

@@ -25,8 +25,10 @@ func (d *Decoder) value(entry *Attr, a *hclsyntax.Attribute) (value any, ok bool
 	case Int:
 		n, ok := d.int(entry, a.Expr)
 		return n, ok && d.notZero(entry, a.Expr, n == 0)
-	case Number, Cores, Money:
+	case Number, Cores, Money, Milli:
 		return d.fraction(entry, a.Expr)
+	case Quotas:
+		return d.quotas(entry, a.Expr)
 	case Duration:
 		return d.unit(entry, a.Expr)
 	case Size:
@@ -100,7 +102,8 @@ func (d *Decoder) literal(entry *Attr, e hclsyntax.Expression) (cty.Value, bool)
 func (d *Decoder) wants(entry *Attr) string {
 	what := map[Kind]string{
 		String: "a string, as in \"…\"", Scalar: "a string, as in \"…\"", Text: "a string, as in \"…\"", Bool: "true or false",
-		Int: "a whole number, as in 4", Number: "a number, as in 2.5", Money: "a number, as in 2.10", Cores: "a number, as in 4 or 0.5",
+		Int: "a whole number, as in 4", Number: "a number, as in 2.5", Money: "a number, as in 2.10", Milli: "a number, as in 2 or 0.5",
+		Quotas: "a whole number, as in 64, or a map by GPU model, as in { H100 = 64 }", Cores: "a number, as in 4 or 0.5",
 		Duration: "a string with a unit, as in \"90s\", \"4h\" or \"3d\"", Size: "a string with a unit, as in \"64GiB\"",
 		Strings: "a list of strings, as in [\"a\", \"b\"]", Texts: "a list of strings, as in [\"a\", \"b\"]",
 		Ints: "a list of whole numbers, as in [0, 3]", Map: "a map, as in { key = \"value\" }", TextMap: "a map, as in { NAME = \"value\" }",
@@ -151,7 +154,7 @@ func (d *Decoder) int(entry *Attr, e hclsyntax.Expression) (int, bool) {
 	return 0, false
 }
 
-// fraction reads Number and Cores.
+// fraction reads Number, Money, Milli and Cores.
 func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 	f, ok := d.number(entry, e)
 	if !ok {
@@ -171,8 +174,15 @@ func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		return int64(n*1e6 + 0.5), true
 	}
 	milli := n * 1000
-	if rounded := muster.MilliCores(milli + 0.5); milli-float64(rounded) < 1e-6 && float64(rounded)-milli < 1e-6 {
-		return rounded, true
+	if rounded := int64(milli + 0.5); milli-float64(rounded) < 1e-6 && float64(rounded)-milli < 1e-6 {
+		if entry.Kind == Milli {
+			return muster.Milli(rounded), true
+		}
+		return muster.MilliCores(rounded), true
+	}
+	if entry.Kind == Milli {
+		d.wrong(entry, e, "%q is counted in thousandths: at most three decimals.", entry.Name)
+		return nil, false
 	}
 	d.wrong(entry, e, "%q is counted in thousandths of a core: at most three decimals.", entry.Name)
 	return nil, false
@@ -399,6 +409,45 @@ func (d *Decoder) pairs(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		env = append(env, muster.EnvVar{Name: l.Key, Value: l.Value})
 	}
 	return env, true
+}
+
+// quotas reads a number of GPUs of any model, or numbers by model.
+func (d *Decoder) quotas(entry *Attr, e hclsyntax.Expression) (any, bool) {
+	object, byModel := e.(*hclsyntax.ObjectConsExpr)
+	if !byModel {
+		n, ok := d.int(entry, e)
+		switch {
+		case !ok:
+			return nil, false
+		case n < 0:
+			d.wrong(entry, e, "%q is negative.", entry.Name)
+			return nil, false
+		case n == 0:
+			return []muster.Quota(nil), true
+		}
+		return []muster.Quota{{GPUs: n}}, true
+	}
+	ok := true
+	var list []muster.Quota
+	lines := map[string]int{}
+	for _, item := range object.Items {
+		key, good := d.key(entry, item.KeyExpr)
+		if good && lines[key] > 0 {
+			d.error(ptr(item.KeyExpr.Range()), "Key given twice", "%q is already in %q, on line %d.", key, entry.Name, lines[key])
+			good = false
+		}
+		lines[key] = item.KeyExpr.Range().Start.Line
+		d.Places[join(d.at, key)] = *firstLine(ptr(hcl.RangeBetween(item.KeyExpr.Range(), item.ValueExpr.Range())))
+		n, fine := d.int(&Attr{Name: key, Kind: Int}, item.ValueExpr)
+		if fine && n < 1 {
+			d.wrong(entry, item.ValueExpr, "%d GPUs of a model: leave the model out.", n)
+			fine = false
+		}
+		ok = ok && good && fine
+		list = append(list, muster.Quota{Model: key, GPUs: n})
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Model < list[j].Model })
+	return list, ok
 }
 
 func (d *Decoder) key(entry *Attr, e hclsyntax.Expression) (string, bool) {

@@ -1,0 +1,5 @@
+job "train" {
+  task "train" {
+    command = "nvidia-smi"
+  }
+}

@@ -1,0 +1,7 @@
+queue "nlp" {
+  constraint {
+    attribute = "label.pool"
+    operator  = "matches"
+    value     = "("
+  }
+}

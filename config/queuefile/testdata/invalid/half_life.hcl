@@ -1,0 +1,3 @@
+scheduling {
+  half_life = "0s"
+}

@@ -1,0 +1,5 @@
+queue "a" {
+  scheduling {
+    order = "fifo"
+  }
+}

@@ -1,0 +1,5 @@
+queue "a" {
+  caps {
+    priority = 101
+  }
+}

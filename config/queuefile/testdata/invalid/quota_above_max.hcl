@@ -1,0 +1,4 @@
+queue "nlp" {
+  gpus     = 64
+  max_gpus = 32
+}

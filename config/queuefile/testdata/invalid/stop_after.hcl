@@ -1,0 +1,5 @@
+queue "a" {
+  caps {
+    stop_after = "20s"
+  }
+}
