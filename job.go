@@ -79,6 +79,7 @@ type Allocation struct {
 	Rank       int // in the group
 	Node       NodeID
 	Slots      SlotSet
+	Share      MilliGPUs // of its one slot's GPU, which others may have shares of; 0 = its slots are its own
 	MilliCores MilliCores
 	Memory     Bytes
 	Port       uint16        // the attempt's master port on this node; rank 0 of the first group only

@@ -34,7 +34,8 @@ type Node struct {
 	Cost       int64 // micro-units of money an hour, for the whole node
 
 	// Derived in the same transaction as the allocations they count, and compared with a recount by CheckInvariants.
-	FreeSlots      SlotSet
+	FreeSlots      SlotSet     // of which nothing is held
+	Shared         []SlotShare // slots of which shares are held, by slot
 	FreeMilliCores MilliCores
 	FreeMemory     Bytes
 	Allocs         int // that have not ended
@@ -170,12 +171,18 @@ func (n *Node) Share(r *Resources) (MilliCores, Bytes) {
 		cores = 1000
 		if r.GPUs > 0 && total > 0 {
 			cores = n.MilliCores * MilliCores(r.GPUs) / MilliCores(total)
+			if r.Share > 0 {
+				cores = cores * MilliCores(r.Share) / MilliCores(WholeGPU)
+			}
 		}
 	}
 	if memory == 0 {
 		memory = 4 * GiB
 		if r.GPUs > 0 && total > 0 {
 			memory = n.Memory / 100 * 95 / Bytes(total) * Bytes(r.GPUs)
+			if r.Share > 0 {
+				memory = memory / Bytes(WholeGPU) * Bytes(r.Share)
+			}
 		}
 	}
 	return cores, memory

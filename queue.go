@@ -14,15 +14,28 @@ type Queue struct {
 	Spec *QueueSpec // what the queues file says; nil: nothing, see Rules
 
 	// Derived: see Node. Of the queue's own jobs; those of the queues below it are in Use.
-	Pending int // jobs
-	Running int // jobs that hold resources
-	GPUs    int // held
+	Pending int       // jobs
+	Running int       // jobs that hold resources
+	GPUs    int       // held, those whole
+	Shares  MilliGPUs // held, of GPUs of which others may have shares
 
 	// What the queue is owed: while it may use its quota and holds less, the difference grows; while it holds more, it shrinks.
 	Claim  int   // GPUs that a cluster as large as its quota would run of its jobs now, those of the queues below it included
 	Owed   int64 // GPU-milliseconds, as of OwedAt; negative: it has used more than it claimed
 	OwedAt Time
 }
+
+// Hold counts what an allocation holds, or with sign -1 no longer holds.
+func (q *Queue) Hold(a *Allocation, sign int) {
+	if a.Share > 0 {
+		q.Shares += MilliGPUs(sign) * a.Share
+	} else {
+		q.GPUs += sign * a.Slots.Count()
+	}
+}
+
+// HeldGPUs is how many GPUs the queue holds, the shares together rounded up.
+func (q *Queue) HeldGPUs() int { return q.GPUs + int((q.Shares+WholeGPU-1)/WholeGPU) }
 
 // OwedUntil reckons what the queue is owed at a time, when it has held so many GPUs since OwedAt.
 func (q *Queue) OwedUntil(now Time, held int) int64 {

@@ -1516,6 +1516,7 @@ type Allocation struct {
 	Message       string                 `protobuf:"bytes,21,opt,name=message,proto3" json:"message,omitempty"`
 	Peak          int64                  `protobuf:"varint,22,opt,name=peak,proto3" json:"peak,omitempty"`
 	PlacedAt      uint64                 `protobuf:"varint,23,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	Share         int64                  `protobuf:"varint,40,opt,name=share,proto3" json:"share,omitempty"` // thousandths of a GPU
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1707,6 +1708,13 @@ func (x *Allocation) GetPeak() int64 {
 func (x *Allocation) GetPlacedAt() uint64 {
 	if x != nil {
 		return x.PlacedAt
+	}
+	return 0
+}
+
+func (x *Allocation) GetShare() int64 {
+	if x != nil {
+		return x.Share
 	}
 	return 0
 }
@@ -2009,6 +2017,7 @@ type Node struct {
 	NextPort       uint32                 `protobuf:"varint,26,opt,name=next_port,json=nextPort,proto3" json:"next_port,omitempty"`
 	Removed        bool                   `protobuf:"varint,27,opt,name=removed,proto3" json:"removed,omitempty"`
 	SetLabels      []*SetLabel            `protobuf:"bytes,28,rep,name=set_labels,json=setLabels,proto3" json:"set_labels,omitempty"`
+	Shared         []*SlotShare           `protobuf:"bytes,40,rep,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2239,6 +2248,65 @@ func (x *Node) GetSetLabels() []*SetLabel {
 	return nil
 }
 
+func (x *Node) GetShared() []*SlotShare {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+type SlotShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Held          int64                  `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"` // thousandths of a GPU
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotShare) Reset() {
+	*x = SlotShare{}
+	mi := &file_wire_domain_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotShare) ProtoMessage() {}
+
+func (x *SlotShare) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_domain_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotShare.ProtoReflect.Descriptor instead.
+func (*SlotShare) Descriptor() ([]byte, []int) {
+	return file_wire_domain_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SlotShare) GetSlot() int64 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *SlotShare) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
 type SetLabel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2251,7 +2319,7 @@ type SetLabel struct {
 
 func (x *SetLabel) Reset() {
 	*x = SetLabel{}
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2331,7 @@ func (x *SetLabel) String() string {
 func (*SetLabel) ProtoMessage() {}
 
 func (x *SetLabel) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[22]
+	mi := &file_wire_domain_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2344,7 @@ func (x *SetLabel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabel.ProtoReflect.Descriptor instead.
 func (*SetLabel) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{22}
+	return file_wire_domain_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetLabel) GetKey() string {
@@ -2319,7 +2387,7 @@ type ShapeGroup struct {
 
 func (x *ShapeGroup) Reset() {
 	*x = ShapeGroup{}
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2399,7 @@ func (x *ShapeGroup) String() string {
 func (*ShapeGroup) ProtoMessage() {}
 
 func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[23]
+	mi := &file_wire_domain_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2412,7 @@ func (x *ShapeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapeGroup.ProtoReflect.Descriptor instead.
 func (*ShapeGroup) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{23}
+	return file_wire_domain_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShapeGroup) GetCount() int64 {
@@ -2384,7 +2452,7 @@ type Shape struct {
 
 func (x *Shape) Reset() {
 	*x = Shape{}
-	mi := &file_wire_domain_proto_msgTypes[24]
+	mi := &file_wire_domain_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2464,7 @@ func (x *Shape) String() string {
 func (*Shape) ProtoMessage() {}
 
 func (x *Shape) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[24]
+	mi := &file_wire_domain_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2477,7 @@ func (x *Shape) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shape.ProtoReflect.Descriptor instead.
 func (*Shape) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{24}
+	return file_wire_domain_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Shape) GetGroups() []*ShapeGroup {
@@ -2429,13 +2497,14 @@ type Queue struct {
 	Claim         int64                  `protobuf:"varint,20,opt,name=claim,proto3" json:"claim,omitempty"`
 	Owed          int64                  `protobuf:"varint,21,opt,name=owed,proto3" json:"owed,omitempty"`
 	OwedAt        int64                  `protobuf:"varint,22,opt,name=owed_at,json=owedAt,proto3" json:"owed_at,omitempty"`
+	Shares        int64                  `protobuf:"varint,40,opt,name=shares,proto3" json:"shares,omitempty"` // thousandths of a GPU
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_wire_domain_proto_msgTypes[25]
+	mi := &file_wire_domain_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2516,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[25]
+	mi := &file_wire_domain_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2529,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{25}
+	return file_wire_domain_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Queue) GetName() string {
@@ -2519,6 +2588,13 @@ func (x *Queue) GetOwedAt() int64 {
 	return 0
 }
 
+func (x *Queue) GetShares() int64 {
+	if x != nil {
+		return x.Shares
+	}
+	return 0
+}
+
 type QueueSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2542,7 +2618,7 @@ type QueueSpec struct {
 
 func (x *QueueSpec) Reset() {
 	*x = QueueSpec{}
-	mi := &file_wire_domain_proto_msgTypes[26]
+	mi := &file_wire_domain_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2630,7 @@ func (x *QueueSpec) String() string {
 func (*QueueSpec) ProtoMessage() {}
 
 func (x *QueueSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[26]
+	mi := &file_wire_domain_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2643,7 @@ func (x *QueueSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSpec.ProtoReflect.Descriptor instead.
 func (*QueueSpec) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{26}
+	return file_wire_domain_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *QueueSpec) GetName() string {
@@ -2685,7 +2761,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_wire_domain_proto_msgTypes[27]
+	mi := &file_wire_domain_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2773,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[27]
+	mi := &file_wire_domain_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2786,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{27}
+	return file_wire_domain_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Quota) GetModel() string {
@@ -2738,7 +2814,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_wire_domain_proto_msgTypes[28]
+	mi := &file_wire_domain_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2826,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[28]
+	mi := &file_wire_domain_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2839,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{28}
+	return file_wire_domain_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *QueueDefaults) GetTimeLimit() int64 {
@@ -2799,7 +2875,7 @@ type QueueCaps struct {
 
 func (x *QueueCaps) Reset() {
 	*x = QueueCaps{}
-	mi := &file_wire_domain_proto_msgTypes[29]
+	mi := &file_wire_domain_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2887,7 @@ func (x *QueueCaps) String() string {
 func (*QueueCaps) ProtoMessage() {}
 
 func (x *QueueCaps) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[29]
+	mi := &file_wire_domain_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2900,7 @@ func (x *QueueCaps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCaps.ProtoReflect.Descriptor instead.
 func (*QueueCaps) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{29}
+	return file_wire_domain_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueueCaps) GetTimeLimit() int64 {
@@ -2865,7 +2941,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_wire_domain_proto_msgTypes[30]
+	mi := &file_wire_domain_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2953,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[30]
+	mi := &file_wire_domain_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2966,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{30}
+	return file_wire_domain_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Budget) GetPeriod() string {
@@ -2918,7 +2994,7 @@ type IdleRule struct {
 
 func (x *IdleRule) Reset() {
 	*x = IdleRule{}
-	mi := &file_wire_domain_proto_msgTypes[31]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3006,7 @@ func (x *IdleRule) String() string {
 func (*IdleRule) ProtoMessage() {}
 
 func (x *IdleRule) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[31]
+	mi := &file_wire_domain_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3019,7 @@ func (x *IdleRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleRule.ProtoReflect.Descriptor instead.
 func (*IdleRule) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{31}
+	return file_wire_domain_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *IdleRule) GetAfter() int64 {
@@ -2986,7 +3062,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_wire_domain_proto_msgTypes[32]
+	mi := &file_wire_domain_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3074,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[32]
+	mi := &file_wire_domain_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3087,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{32}
+	return file_wire_domain_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Policy) GetFairShare() bool {
@@ -3103,7 +3179,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_domain_proto_msgTypes[33]
+	mi := &file_wire_domain_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3191,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_domain_proto_msgTypes[33]
+	mi := &file_wire_domain_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3204,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_domain_proto_rawDescGZIP(), []int{33}
+	return file_wire_domain_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Error) GetKind() string {
@@ -3307,7 +3383,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\texit_code\x18\t \x01(\x03R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12,\n" +
-	"\aculprit\x18\v \x01(\v2\x12.muster.v1.AllocIDR\aculprit\"\xbc\x04\n" +
+	"\aculprit\x18\v \x01(\v2\x12.muster.v1.AllocIDR\aculprit\"\xd2\x04\n" +
 	"\n" +
 	"Allocation\x12\"\n" +
 	"\x02id\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x02id\x12\x10\n" +
@@ -3334,7 +3410,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x06signal\x18\x14 \x01(\x03R\x06signal\x12\x18\n" +
 	"\amessage\x18\x15 \x01(\tR\amessage\x12\x12\n" +
 	"\x04peak\x18\x16 \x01(\x03R\x04peak\x12\x1b\n" +
-	"\tplaced_at\x18\x17 \x01(\x04R\bplacedAt\"\xf0\x01\n" +
+	"\tplaced_at\x18\x17 \x01(\x04R\bplacedAt\x12\x14\n" +
+	"\x05share\x18( \x01(\x03R\x05share\"\xf0\x01\n" +
 	"\vAllocReport\x12\"\n" +
 	"\x02id\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x18\n" +
@@ -3357,7 +3434,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x15\n" +
 	"\x06bus_id\x18\x04 \x01(\tR\x05busId\x12\x16\n" +
 	"\x06health\x18\x05 \x01(\rR\x06health\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x98\x06\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc6\x06\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3391,7 +3468,11 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\tnext_port\x18\x1a \x01(\rR\bnextPort\x12\x18\n" +
 	"\aremoved\x18\x1b \x01(\bR\aremoved\x122\n" +
 	"\n" +
-	"set_labels\x18\x1c \x03(\v2\x13.muster.v1.SetLabelR\tsetLabels\"]\n" +
+	"set_labels\x18\x1c \x03(\v2\x13.muster.v1.SetLabelR\tsetLabels\x12,\n" +
+	"\x06shared\x18( \x03(\v2\x14.muster.v1.SlotShareR\x06shared\"3\n" +
+	"\tSlotShare\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\x03R\x04held\"]\n" +
 	"\bSetLabel\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x17\n" +
@@ -3404,7 +3485,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\vconstraints\x18\x03 \x03(\v2\x15.muster.v1.ConstraintR\vconstraints\x122\n" +
 	"\tresources\x18\x04 \x01(\v2\x14.muster.v1.ResourcesR\tresources\"6\n" +
 	"\x05Shape\x12-\n" +
-	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\xd0\x01\n" +
+	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\xe8\x01\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x03R\apending\x12\x18\n" +
@@ -3413,7 +3494,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x04spec\x18\x05 \x01(\v2\x14.muster.v1.QueueSpecR\x04spec\x12\x14\n" +
 	"\x05claim\x18\x14 \x01(\x03R\x05claim\x12\x12\n" +
 	"\x04owed\x18\x15 \x01(\x03R\x04owed\x12\x17\n" +
-	"\aowed_at\x18\x16 \x01(\x03R\x06owedAt\"\x95\x04\n" +
+	"\aowed_at\x18\x16 \x01(\x03R\x06owedAt\x12\x16\n" +
+	"\x06shares\x18( \x01(\x03R\x06shares\"\x95\x04\n" +
 	"\tQueueSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x14\n" +
@@ -3491,7 +3573,7 @@ func file_wire_domain_proto_rawDescGZIP() []byte {
 	return file_wire_domain_proto_rawDescData
 }
 
-var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_wire_domain_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_wire_domain_proto_goTypes = []any{
 	(*AllocID)(nil),       // 0: muster.v1.AllocID
 	(*Version)(nil),       // 1: muster.v1.Version
@@ -3515,18 +3597,19 @@ var file_wire_domain_proto_goTypes = []any{
 	(*Drain)(nil),         // 19: muster.v1.Drain
 	(*GPU)(nil),           // 20: muster.v1.GPU
 	(*Node)(nil),          // 21: muster.v1.Node
-	(*SetLabel)(nil),      // 22: muster.v1.SetLabel
-	(*ShapeGroup)(nil),    // 23: muster.v1.ShapeGroup
-	(*Shape)(nil),         // 24: muster.v1.Shape
-	(*Queue)(nil),         // 25: muster.v1.Queue
-	(*QueueSpec)(nil),     // 26: muster.v1.QueueSpec
-	(*Quota)(nil),         // 27: muster.v1.Quota
-	(*QueueDefaults)(nil), // 28: muster.v1.QueueDefaults
-	(*QueueCaps)(nil),     // 29: muster.v1.QueueCaps
-	(*Budget)(nil),        // 30: muster.v1.Budget
-	(*IdleRule)(nil),      // 31: muster.v1.IdleRule
-	(*Policy)(nil),        // 32: muster.v1.Policy
-	(*Error)(nil),         // 33: muster.v1.Error
+	(*SlotShare)(nil),     // 22: muster.v1.SlotShare
+	(*SetLabel)(nil),      // 23: muster.v1.SetLabel
+	(*ShapeGroup)(nil),    // 24: muster.v1.ShapeGroup
+	(*Shape)(nil),         // 25: muster.v1.Shape
+	(*Queue)(nil),         // 26: muster.v1.Queue
+	(*QueueSpec)(nil),     // 27: muster.v1.QueueSpec
+	(*Quota)(nil),         // 28: muster.v1.Quota
+	(*QueueDefaults)(nil), // 29: muster.v1.QueueDefaults
+	(*QueueCaps)(nil),     // 30: muster.v1.QueueCaps
+	(*Budget)(nil),        // 31: muster.v1.Budget
+	(*IdleRule)(nil),      // 32: muster.v1.IdleRule
+	(*Policy)(nil),        // 33: muster.v1.Policy
+	(*Error)(nil),         // 34: muster.v1.Error
 }
 var file_wire_domain_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.JobSpec.labels:type_name -> muster.v1.Label
@@ -3550,22 +3633,23 @@ var file_wire_domain_proto_depIdxs = []int32{
 	19, // 18: muster.v1.Node.drain:type_name -> muster.v1.Drain
 	2,  // 19: muster.v1.Node.labels:type_name -> muster.v1.Label
 	20, // 20: muster.v1.Node.gpus:type_name -> muster.v1.GPU
-	22, // 21: muster.v1.Node.set_labels:type_name -> muster.v1.SetLabel
-	5,  // 22: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
-	13, // 23: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
-	23, // 24: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
-	26, // 25: muster.v1.Queue.spec:type_name -> muster.v1.QueueSpec
-	27, // 26: muster.v1.QueueSpec.quota:type_name -> muster.v1.Quota
-	28, // 27: muster.v1.QueueSpec.defaults:type_name -> muster.v1.QueueDefaults
-	29, // 28: muster.v1.QueueSpec.caps:type_name -> muster.v1.QueueCaps
-	5,  // 29: muster.v1.QueueSpec.constraints:type_name -> muster.v1.Constraint
-	30, // 30: muster.v1.QueueSpec.budget:type_name -> muster.v1.Budget
-	31, // 31: muster.v1.QueueSpec.idle:type_name -> muster.v1.IdleRule
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	23, // 21: muster.v1.Node.set_labels:type_name -> muster.v1.SetLabel
+	22, // 22: muster.v1.Node.shared:type_name -> muster.v1.SlotShare
+	5,  // 23: muster.v1.ShapeGroup.constraints:type_name -> muster.v1.Constraint
+	13, // 24: muster.v1.ShapeGroup.resources:type_name -> muster.v1.Resources
+	24, // 25: muster.v1.Shape.groups:type_name -> muster.v1.ShapeGroup
+	27, // 26: muster.v1.Queue.spec:type_name -> muster.v1.QueueSpec
+	28, // 27: muster.v1.QueueSpec.quota:type_name -> muster.v1.Quota
+	29, // 28: muster.v1.QueueSpec.defaults:type_name -> muster.v1.QueueDefaults
+	30, // 29: muster.v1.QueueSpec.caps:type_name -> muster.v1.QueueCaps
+	5,  // 30: muster.v1.QueueSpec.constraints:type_name -> muster.v1.Constraint
+	31, // 31: muster.v1.QueueSpec.budget:type_name -> muster.v1.Budget
+	32, // 32: muster.v1.QueueSpec.idle:type_name -> muster.v1.IdleRule
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_wire_domain_proto_init() }
@@ -3579,7 +3663,7 @@ func file_wire_domain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_domain_proto_rawDesc), len(file_wire_domain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,7 +8,7 @@ import (
 
 func queueOf(q *muster.Queue) *Queue {
 	x := &Queue{Name: q.Name, Pending: int64(q.Pending), Running: int64(q.Running), Gpus: int64(q.GPUs),
-		Claim: int64(q.Claim), Owed: q.Owed, OwedAt: int64(q.OwedAt)}
+		Claim: int64(q.Claim), Owed: q.Owed, OwedAt: int64(q.OwedAt), Shares: int64(q.Shares)}
 	if q.Spec != nil {
 		x.Spec = QueueSpecOf(q.Spec)
 	}
@@ -28,6 +28,7 @@ func (d *decoder) queue(x *Queue) *muster.Queue {
 		Claim:   d.count("Queue.claim", x.Claim),
 		Owed:    x.Owed,
 		OwedAt:  d.time("Queue.owed_at", x.OwedAt),
+		Shares:  muster.MilliGPUs(d.amount("Queue.shares", x.Shares)),
 	}
 	if x.Spec != nil {
 		spec := d.queueSpec(x.Spec)

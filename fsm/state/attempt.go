@@ -136,13 +136,17 @@ func endClass(a *muster.Allocation, reported muster.Class) muster.Class {
 // giveBack frees what an allocation held.
 func (s *State) giveBack(a *muster.Allocation, j *muster.Job) {
 	n := s.node(a.Node)
-	n.FreeSlots |= a.Slots & n.UsableSlots()
+	if a.Share > 0 {
+		n.ReturnShare(a.Slots.Slots()[0], a.Share)
+	} else {
+		n.FreeSlots |= a.Slots & n.UsableSlots()
+	}
 	n.FreeMilliCores += a.MilliCores
 	n.FreeMemory += a.Memory
 	n.Allocs--
-	if gpus := a.Slots.Count(); gpus > 0 {
+	if a.Slots != 0 {
 		s.owe(j.Queue)
-		s.queue(j.Queue).GPUs -= gpus
+		s.queue(j.Queue).Hold(a, -1)
 	}
 	s.charge(j, a, -1)
 	s.t.nodeAllocs.drop(nodeAllocKey{a.Node, a.ID})

@@ -108,6 +108,9 @@ func (d *demand) holds(n *muster.Node, model string) int {
 	ranks := math.MaxInt32
 	if r.GPUs > 0 {
 		ranks = fittingGPUs(n, func(g *muster.GPU) bool { return g.Model == model && r.FitsGPU(g) }) / r.GPUs
+		if r.Share > 0 {
+			ranks *= int(muster.WholeGPU / r.Share)
+		}
 	}
 	cores, memory := n.Share(r)
 	if cores > 0 {

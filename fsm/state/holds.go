@@ -85,6 +85,7 @@ func (t *tables) withoutHeld(r *room, job muster.JobID) {
 		for i := range h.Ranks {
 			if held := &h.Ranks[i]; held.Node == r.node.ID {
 				r.slots = r.slots.Minus(held.Slots)
+				r.shared = slices.DeleteFunc(slices.Clone(r.shared), func(s muster.SlotShare) bool { return held.Slots.Has(s.Slot) })
 				r.cores -= held.MilliCores
 				r.memory -= held.Memory
 				r.allocs++
@@ -101,7 +102,14 @@ func (t *tables) withStopping(r *room, victims []Victim) {
 		out := t.jobs.get(a.Job).Phase == muster.JobStopping ||
 			slices.ContainsFunc(victims, func(v Victim) bool { return v.Job == a.Job })
 		if out {
-			r.slots |= a.Slots & usable
+			if a.Share > 0 {
+				slot := a.Slots.Slots()[0]
+				if r.shared = muster.AddShare(r.shared, slot, -a.Share); muster.HeldShare(r.shared, slot) == 0 {
+					r.slots |= a.Slots & usable
+				}
+			} else {
+				r.slots |= a.Slots & usable
+			}
 			r.cores += a.MilliCores
 			r.memory += a.Memory
 			r.allocs--

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/musterhpc/muster"
 )
@@ -61,7 +62,8 @@ func (t *tables) checkNodes() error {
 		if named := t.nodeNamed(n.Name); named == nil || named.ID != n.ID {
 			return fmt.Errorf("node %d: its name %s is not its own", n.ID, n.Name)
 		}
-		var held muster.SlotSet
+		var held muster.SlotSet // whole
+		var shared []muster.SlotShare
 		var cores muster.MilliCores
 		var memory muster.Bytes
 		live, whole := 0, false
@@ -73,7 +75,14 @@ func (t *tables) checkNodes() error {
 			if both := a.Slots & held; both != 0 {
 				return fmt.Errorf("node %s: GPU slots %s are in two live allocations, one is %s", n.Name, both, id)
 			}
-			held |= a.Slots
+			if a.Share > 0 {
+				slot := a.Slots.Slots()[0]
+				if shared = muster.AddShare(shared, slot, a.Share); muster.HeldShare(shared, slot) > muster.WholeGPU {
+					return fmt.Errorf("node %s: shares of GPU slot %d come to more than all of it", n.Name, slot)
+				}
+			} else {
+				held |= a.Slots
+			}
 			cores += a.MilliCores
 			memory += a.Memory
 			live++
@@ -83,6 +92,15 @@ func (t *tables) checkNodes() error {
 			return fmt.Errorf("node %s: %d live allocations, one of which has it alone", n.Name, live)
 		}
 		free := n.UsableSlots().Minus(held)
+		for _, s := range shared {
+			if held.Has(s.Slot) {
+				return fmt.Errorf("node %s: GPU slot %d is held whole and in shares", n.Name, s.Slot)
+			}
+			free = free.Minus(muster.SlotSet(0).With(s.Slot))
+		}
+		if !slices.Equal(n.Shared, shared) {
+			return fmt.Errorf("node %s: shares held %v; a recount gives %v", n.Name, n.Shared, shared)
+		}
 		if n.FreeSlots != free || n.FreeMilliCores != n.MilliCores-cores || n.FreeMemory != n.Memory-memory || n.Allocs != live {
 			return fmt.Errorf("node %s: free slots [%s], cores %s, memory %s, %d live; a recount gives [%s], %s, %s, %d", n.Name,
 				n.FreeSlots, n.FreeMilliCores, n.FreeMemory, n.Allocs, free, n.MilliCores-cores, n.Memory-memory, live)
@@ -145,7 +163,7 @@ func (t *tables) checkQueues() error {
 	}
 	for a := range t.allocs.all() {
 		if a.Phase != muster.AllocEnded {
-			have[t.jobs.get(a.Job).Queue].GPUs += a.Slots.Count()
+			have[t.jobs.get(a.Job).Queue].Hold(a, 1)
 		}
 	}
 	for q := range t.queues.all() {

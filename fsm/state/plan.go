@@ -47,13 +47,13 @@ type placement struct {
 	spec     *muster.JobSpec
 	at       map[muster.NodeID]int
 	nodes    []room
-	gpus     int
 }
 
 // room is what is left of a node.
 type room struct {
 	node   *muster.Node
-	slots  muster.SlotSet
+	slots  muster.SlotSet // wholly free
+	shared []muster.SlotShare
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -67,7 +67,7 @@ func (p *placement) judge(s *State, gang *GangPlacement) string {
 		p.at = map[muster.NodeID]int{}
 	}
 	clear(p.at)
-	p.job, p.nodes, p.gpus = gang.Job, p.nodes[:0], 0
+	p.job, p.nodes = gang.Job, p.nodes[:0]
 	j := s.t.jobs.get(gang.Job)
 	switch {
 	case j == nil:
@@ -120,14 +120,14 @@ func (p *placement) judgeGroup(s *State, group int, g *muster.Group, ranks []Ran
 		if reason := p.nodes[at].take(&g.Task.Resources, r, model); reason != "" {
 			return reason
 		}
-		p.gpus += r.Slots.Count()
 	}
 	return ""
 }
 
 // taken is what a gang takes of a node.
 type taken struct {
-	slots  muster.SlotSet
+	slots  muster.SlotSet // whole
+	shares []muster.SlotShare
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -150,7 +150,7 @@ func (p *placement) room(s *State, id muster.NodeID) (int, string) {
 		return 0, fmt.Sprintf("%s has not said yet what it runs", n.Name)
 	}
 	p.at[id] = len(p.nodes)
-	r := room{node: n, slots: n.FreeSlots, cores: n.FreeMilliCores, memory: n.FreeMemory, allocs: n.Allocs}
+	r := room{node: n, slots: n.FreeSlots, shared: n.Shared, cores: n.FreeMilliCores, memory: n.FreeMemory, allocs: n.Allocs}
 	if p.stopping {
 		s.t.withStopping(&r, p.victims)
 	}
@@ -166,10 +166,12 @@ func (f *room) take(need *muster.Resources, r *RankPlacement, model *string) str
 	switch {
 	case f.whole || need.Exclusive && f.allocs > 0:
 		return fmt.Sprintf("%s is not wholly free", n.Name)
-	case r.Slots.Minus(f.slots) != 0:
-		return fmt.Sprintf("%s: GPU slots %s are not free", n.Name, r.Slots.Minus(f.slots))
 	case r.Slots.Count() != need.GPUs:
 		return fmt.Sprintf("%s: %d GPUs for a rank that needs %d", n.Name, r.Slots.Count(), need.GPUs)
+	case need.Share > 0 && f.shareFree(r.Slots) < need.Share:
+		return fmt.Sprintf("%s: GPU slot %s has %s of a GPU left, a rank needs %s", n.Name, r.Slots, f.shareFree(r.Slots), need.Share)
+	case need.Share == 0 && r.Slots.Minus(f.slots) != 0:
+		return fmt.Sprintf("%s: GPU slots %s are not free", n.Name, r.Slots.Minus(f.slots))
 	case r.MilliCores != cores || r.Memory != memory:
 		return fmt.Sprintf("%s: %s cores and %s for a rank whose part there is %s and %s", n.Name,
 			r.MilliCores, r.Memory.Human(), cores, memory.Human())
@@ -194,12 +196,29 @@ func (f *room) take(need *muster.Resources, r *RankPlacement, model *string) str
 		}
 	}
 	f.slots = f.slots.Minus(r.Slots)
+	if need.Share > 0 {
+		slot := r.Slots.Slots()[0]
+		f.shared = muster.AddShare(f.shared, slot, need.Share)
+		f.taken.shares = append(f.taken.shares, muster.SlotShare{Slot: slot, Held: need.Share})
+	} else {
+		f.taken.slots |= r.Slots
+	}
 	f.cores -= cores
 	f.memory -= memory
 	f.allocs++
 	f.whole = need.Exclusive
-	f.taken = taken{f.taken.slots | r.Slots, f.taken.cores + cores, f.taken.memory + memory, f.taken.allocs + 1}
+	f.taken.cores, f.taken.memory, f.taken.allocs = f.taken.cores+cores, f.taken.memory+memory, f.taken.allocs+1
 	return ""
+}
+
+// shareFree is what is left for a share of the one slot of a set.
+func (f *room) shareFree(slots muster.SlotSet) muster.MilliGPUs {
+	slot := slots.Slots()[0]
+	held := muster.HeldShare(f.shared, slot)
+	if held == 0 && !f.slots.Has(slot) || !f.node.UsableSlots().Has(slot) {
+		return 0
+	}
+	return muster.WholeGPU - held
 }
 
 // place starts an attempt that judge has found good.
@@ -208,13 +227,16 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		took := &p.nodes[i].taken
 		n := s.node(p.nodes[i].node.ID)
 		n.FreeSlots = n.FreeSlots.Minus(took.slots)
+		for _, share := range took.shares {
+			n.TakeShare(share.Slot, share.Held)
+		}
 		n.FreeMilliCores -= took.cores
 		n.FreeMemory -= took.memory
 		n.Allocs += took.allocs
 	}
 	j := s.job(gang.Job)
 	s.owe(j.Queue)
-	s.queue(j.Queue).GPUs += p.gpus
+	q := s.queue(j.Queue)
 	j.Attempt, j.Phase = gang.Attempt, muster.JobPreparing
 	ranks := len(gang.Ranks)
 	j.Attempts = append(j.Attempts, muster.Attempt{Number: gang.Attempt, Placed: s.now(), Live: ranks, Unready: ranks, Waiting: ranks})
@@ -232,10 +254,12 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		}
 		a := s.t.allocs.insert(id, muster.Allocation{
 			ID: id, Job: j.ID, Attempt: gang.Attempt, Group: r.Group, Rank: r.Rank, Node: r.Node, Slots: r.Slots,
+			Share:      p.spec.Groups[r.Group].Task.Resources.Share,
 			MilliCores: r.MilliCores, Memory: r.Memory, Port: port, Lease: lease, Phase: muster.AllocPlaced,
 			Go:     ranks == 1, // nobody to wait for
 			Placed: s.now(), PlacedAt: s.index,
 		}, &s.w)
+		q.Hold(a, 1)
 		s.charge(j, a, 1).penalize(a)
 		s.t.jobAllocs.add(jobAllocKey{j.ID, gang.Attempt, id})
 		s.t.nodeAllocs.add(nodeAllocKey{r.Node, id})

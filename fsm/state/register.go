@@ -151,7 +151,7 @@ func (s *State) describeNode(n *muster.Node, told *muster.Node) {
 	for slot := range n.GPUs {
 		s.t.gpus.add(gpuKey{n.GPUs[slot].UUID, n.ID, slot})
 	}
-	n.FreeSlots, n.FreeMilliCores, n.FreeMemory = n.UsableSlots(), n.MilliCores, n.Memory
+	n.FreeSlots, n.FreeMilliCores, n.FreeMemory, n.Shared = n.UsableSlots(), n.MilliCores, n.Memory, nil
 	for _, id := range s.t.liveOn(n.ID) {
 		a := s.t.allocs.get(id)
 		if s.hasNodeAlone(a) && (a.MilliCores != n.MilliCores || a.Memory != n.Memory) {
@@ -161,6 +161,9 @@ func (s *State) describeNode(n *muster.Node, told *muster.Node) {
 			s.charge(s.t.jobs.get(a.Job), a, 1)
 		}
 		n.FreeSlots = n.FreeSlots.Minus(a.Slots)
+		if a.Share > 0 {
+			n.TakeShare(a.Slots.Slots()[0], a.Share)
+		}
 		n.FreeMilliCores -= a.MilliCores
 		n.FreeMemory -= a.Memory
 	}

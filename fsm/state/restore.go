@@ -119,6 +119,8 @@ func (t *tables) refer() error {
 			return fmt.Errorf("allocation %s: job %d has no group %d", a.ID, j.ID, a.Group)
 		case a.Slots.Minus(muster.SlotRange(len(n.GPUs))) != 0:
 			return fmt.Errorf("allocation %s: %s has no GPU slots %s", a.ID, n.Name, a.Slots.Minus(muster.SlotRange(len(n.GPUs))))
+		case a.Share != 0 && (a.Share < 1 || a.Share > muster.WholeGPU || a.Slots.Count() != 1):
+			return fmt.Errorf("allocation %s: a share of %d of the slots %s", a.ID, a.Share, a.Slots)
 		}
 	}
 	return nil

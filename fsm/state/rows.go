@@ -98,6 +98,10 @@ func writeAllocation(e *encoder, a *muster.Allocation) {
 	e.int(int64(a.Signal))
 	e.str(a.Message)
 	e.int(int64(a.Peak))
+	if a.Share != 0 {
+		e.later(1)
+		e.int(int64(a.Share))
+	}
 }
 
 func writeNode(e *encoder, n *muster.Node) {
@@ -155,6 +159,14 @@ func writeNode(e *encoder, n *muster.Node) {
 			e.str(l.Own)
 		}
 	}
+	if len(n.Shared) > 0 {
+		e.later(3)
+		e.uint(uint64(len(n.Shared)))
+		for _, s := range n.Shared {
+			e.uint(uint64(s.Slot))
+			e.int(int64(s.Held))
+		}
+	}
 }
 
 func writeQueue(e *encoder, q *muster.Queue) {
@@ -171,6 +183,10 @@ func writeQueue(e *encoder, q *muster.Queue) {
 		e.int(int64(q.Claim))
 		e.int(q.Owed)
 		e.int(int64(q.OwedAt))
+	}
+	if q.Shares != 0 {
+		e.later(2)
+		e.int(int64(q.Shares))
 	}
 }
 

@@ -130,7 +130,7 @@ func (u *UsageRow) penalize(a *muster.Allocation) {
 }
 
 // milliGPUs is how much of GPUs an allocation holds.
-func milliGPUs(a *muster.Allocation) int64 { return int64(a.Slots.Count()) * 1000 }
+func milliGPUs(a *muster.Allocation) int64 { return int64(a.MilliGPUs()) }
 
 // owe reckons until now what a queue and those above it are owed: before anything changes that it hangs on.
 func (s *State) owe(queue string) {
@@ -152,7 +152,7 @@ func (t *tables) heldBelow(name string) int {
 	n := 0
 	for q := range t.queues.from(name) {
 		if q.Name == name || strings.HasPrefix(q.Name, name+"/") {
-			n += q.GPUs
+			n += q.HeldGPUs()
 		} else if !strings.HasPrefix(q.Name, name) {
 			break
 		}
