@@ -149,3 +149,33 @@ func TestNonsenseFromAServerIsAnError(t *testing.T) {
 		t.Error("no places")
 	}
 }
+
+// docs/environment.md names every variable that a task may find.
+func TestTheEnvironmentIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/environment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/env-*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, "no golden environments")
+	}
+	for _, path := range files {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(body)) {
+			name, _, is := strings.Cut(line, "=")
+			if !is || strings.Contains(name, " ") || name == "OUT" || name == "TEXT" { // the hostfile; the user's own
+				continue
+			}
+			if strings.HasPrefix(name, "MUSTER_IPS_") {
+				name = "MUSTER_IPS_GROUP"
+			}
+			if !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/environment.md does not name %s", name)
+			}
+		}
+	}
+}
