@@ -242,6 +242,9 @@ func (c *chaos) spec() *muster.JobSpec {
 	g := &spec.Groups[0]
 	g.Within = []string{"", "", "node", "rack"}[c.pick(4, "within")]
 	g.Task.Resources.Exclusive = c.chance(10, "exclusive")
+	if c.chance(30, "share") {
+		g.Task.Resources.GPUs, g.Task.Resources.Share = 1, muster.MilliGPUs([]int{250, 400, 500, 700}[c.pick(4, "size")])
+	}
 	if c.chance(50, "retry") {
 		g.Retry = muster.Retry{Attempts: 1, On: []muster.Class{muster.ClassExit, muster.ClassOOM}, Delay: time.Duration(c.pick(2, "delay")) * time.Second}
 	}
@@ -274,6 +277,9 @@ func (c *chaos) plan(s *Snapshot) *CommitPlan {
 					n = nodes[c.pick(len(nodes), "on")]
 				}
 				slots := n.FreeSlots.Minus(taken[n.ID]).Lowest(need.GPUs)
+				if need.Share > 0 && len(n.GPUs) > 0 {
+					slots = muster.SlotSet(0).With(c.pick(len(n.GPUs), "slot"))
+				}
 				if c.chance(3, "wild") {
 					slots = muster.SlotSet(c.pick(16, "slots"))
 				}

@@ -97,6 +97,8 @@ func (s *State) checkSpec(spec *muster.JobSpec) *muster.Error {
 			what = fmt.Sprintf("more than %d ranks in a gang", maxRanks)
 		case r.GPUs < 0 || r.MilliCores < 0 || r.Memory < 0 || r.MinMemory < 0:
 			what = "resources below zero"
+		case r.Share < 0 || r.Share >= muster.WholeGPU || r.Share > 0 && r.GPUs != 1:
+			what = fmt.Sprintf("a share of %s of %d GPUs: it is a part of one", r.Share, r.GPUs)
 		case g.Disconnect.StopAfter < 0 || g.Retry.Delay < 0 || g.Retry.MaxDelay < 0:
 			what = "a duration below zero"
 		}
