@@ -7,8 +7,8 @@ import (
 	"github.com/musterhpc/muster"
 )
 
-// plan decides what a running task is sent, and when. It is pure: times come in, actions go out.
-type plan struct {
+// Plan decides what a running task is sent, and when. It is pure: times come in, actions go out.
+type Plan struct {
 	grace       time.Duration
 	killTimeout time.Duration
 	limit       time.Duration // 0 = none
@@ -27,34 +27,42 @@ type plan struct {
 	overlimit bool // the time limit had its word
 }
 
-// action is what a task is sent.
-type action uint8
+// Action is what a task is sent.
+type Action uint8
 
+// The actions.
 const (
-	actNothing action = iota
-	actSave           // stop file, and the checkpoint signal
-	actTerm           // kill signal
-	actKill           // SIGKILL, and again until nothing is left
+	ActNothing Action = iota
+	ActSave           // stop file, and the checkpoint signal
+	ActTerm           // kill signal
+	ActKill           // SIGKILL, and again until nothing is left
 )
 
-func newPlan(t *Task) plan {
-	return plan{grace: t.Checkpoint.Grace, killTimeout: t.KillTimeout, limit: t.TimeLimit, lease: t.Lease, leaseEnd: t.LeaseEnd}
+// NewPlan is the plan of a task that was not started yet.
+func NewPlan(t *Task) Plan {
+	return Plan{grace: t.Checkpoint.Grace, killTimeout: t.KillTimeout, limit: t.TimeLimit, lease: t.Lease, leaseEnd: t.LeaseEnd}
 }
+
+// Begin says that the process of the task began: its time limit counts from now.
+func (p *Plan) Begin(now BootTime) { p.started = now }
+
+// Stop gives the stop in force; Mode StopNone: there is none.
+func (p *Plan) Stop() muster.Stop { return p.stop }
 
 // margin is how long before the end of a lease the kill comes: max(2 s, 10 %), so that a process that dies slowly is gone
 // before anyone may start it elsewhere.
 func margin(lease time.Duration) time.Duration { return max(2*time.Second, lease/10) }
 
 // lapse is when the lease kills; 0 = never.
-func (p *plan) lapse() BootTime {
+func (p *Plan) lapse() BootTime {
 	if p.lease <= 0 {
 		return 0
 	}
 	return p.leaseEnd.Add(-margin(p.lease))
 }
 
-// ask takes in a request to stop. One that isn't stronger than what is in force changes nothing, so the first class stays.
-func (p *plan) ask(stop muster.Stop, now BootTime) {
+// Ask takes in a request to stop. One that isn't stronger than what is in force changes nothing, so the first class stays.
+func (p *Plan) Ask(stop muster.Stop, now BootTime) {
 	if stop.Mode <= p.stop.Mode {
 		return
 	}
@@ -70,20 +78,20 @@ func (p *plan) ask(stop muster.Stop, now BootTime) {
 	}
 }
 
-func (p *plan) term(at BootTime) {
+func (p *Plan) term(at BootTime) {
 	if p.termAt == 0 || at < p.termAt {
 		p.termAt = at
 	}
 }
 
-func (p *plan) kill(at BootTime) {
+func (p *Plan) kill(at BootTime) {
 	if p.killAt == 0 || at < p.killAt {
 		p.killAt = at
 	}
 }
 
-// extend moves the lease's end, forward only, and says whether the task still lives by it.
-func (p *plan) extend(end BootTime, now BootTime) bool {
+// Extend moves the lease's end, forward only, and says whether the task still lives by it.
+func (p *Plan) Extend(end BootTime, now BootTime) bool {
 	if p.lapsed || p.lease > 0 && now >= p.lapse() {
 		return false
 	}
@@ -91,30 +99,30 @@ func (p *plan) extend(end BootTime, now BootTime) bool {
 	return true
 }
 
-// due gives the next action whose time has come; actNothing when there is none now. A kill, once due, stays due: it is
+// Due gives the next action whose time has come; ActNothing when there is none now. A kill, once due, stays due: it is
 // repeated until no process is left.
-func (p *plan) due(now BootTime) action {
+func (p *Plan) Due(now BootTime) Action {
 	p.look(now)
 	switch {
 	case p.killed, p.killAt != 0 && now >= p.killAt:
 		p.killed, p.wantSave, p.termed = true, false, true
-		return actKill
+		return ActKill
 	case p.wantSave:
 		p.wantSave = false
-		return actSave
+		return ActSave
 	case !p.termed && p.termAt != 0 && now >= p.termAt:
 		p.termed = true
 		p.kill(now.Add(p.killTimeout))
-		return actTerm
+		return ActTerm
 	}
-	return actNothing
+	return ActNothing
 }
 
 // look applies the two clocks that nobody asks for: the lease and the time limit.
-func (p *plan) look(now BootTime) {
+func (p *Plan) look(now BootTime) {
 	if at := p.lapse(); at != 0 && now >= at && !p.lapsed {
 		p.lapsed = true
-		p.ask(muster.Stop{
+		p.Ask(muster.Stop{
 			Mode: muster.StopKill, Class: p.classOr(muster.ClassNode),
 			Reason: p.reasonOr("no contact with the servers for " + muster.FormatDuration(p.lease)),
 		}, now)
@@ -125,25 +133,25 @@ func (p *plan) look(now BootTime) {
 	end := p.started.Add(p.limit)
 	reason := "its time limit of " + muster.FormatDuration(p.limit) + " was reached"
 	if p.stop.Mode == muster.StopNone && now >= end.Add(-p.grace) {
-		p.ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassTimeout, Reason: reason}, now)
+		p.Ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassTimeout, Reason: reason}, now)
 		p.termAt = end
 	}
 	if now >= end {
 		p.overlimit = true
-		p.ask(muster.Stop{Mode: muster.StopTerm, Class: p.classOr(muster.ClassTimeout), Reason: p.reasonOr(reason)}, now)
+		p.Ask(muster.Stop{Mode: muster.StopTerm, Class: p.classOr(muster.ClassTimeout), Reason: p.reasonOr(reason)}, now)
 		p.term(now)
 	}
 }
 
 // classOr keeps the class of a stop in force: what began the stop is why the task ended.
-func (p *plan) classOr(c muster.Class) muster.Class {
+func (p *Plan) classOr(c muster.Class) muster.Class {
 	if p.stop.Mode != muster.StopNone {
 		return p.stop.Class
 	}
 	return c
 }
 
-func (p *plan) reasonOr(s string) string {
+func (p *Plan) reasonOr(s string) string {
 	if p.stop.Mode != muster.StopNone {
 		return p.stop.Reason
 	}

@@ -20,7 +20,7 @@ import (
 // guarded by the supervisor's lock.
 type rank struct {
 	task    Task
-	plan    plan
+	plan    Plan
 	status  Status
 	group   *cgroup // nil: none
 	started bool    // run has begun, or will never
@@ -173,7 +173,7 @@ func (s *supervisor) launch(r *rank, sp *space) (*child, *outputs, ending) {
 		facts, _ := readProcess(main.pid)
 		s.mu.Lock()
 		now := Now()
-		r.plan.started = now
+		r.plan.Begin(now)
 		r.status.Phase, r.status.Running = muster.AllocRunning, time.Now()
 		if r.plan.stop.Mode != muster.StopNone {
 			r.status.Phase = muster.AllocStopping
@@ -211,7 +211,7 @@ func (s *supervisor) stopped(r *rank) bool {
 func (s *supervisor) blame(r *rank, class muster.Class, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.plan.ask(muster.Stop{Mode: muster.StopKill, Class: r.plan.classOr(class), Reason: r.plan.reasonOr(reason)}, Now())
+	r.plan.Ask(muster.Stop{Mode: muster.StopKill, Class: r.plan.classOr(class), Reason: r.plan.reasonOr(reason)}, Now())
 }
 
 func (s *supervisor) failed(r *rank, reason string) {
@@ -227,21 +227,21 @@ func (s *supervisor) act(r *rank, main *child) {
 			r.plan.kill(Now())
 		}
 		now := Now()
-		todo := r.plan.due(now)
+		todo := r.plan.Due(now)
 		stop, termAt := r.plan.stop, r.plan.termAt
-		if todo != actNothing && r.status.Phase == muster.AllocRunning && stop.Mode != muster.StopNone {
+		if todo != ActNothing && r.status.Phase == muster.AllocRunning && stop.Mode != muster.StopNone {
 			r.status.Phase = muster.AllocStopping
 			s.publish(r)
 		}
 		s.mu.Unlock()
 		switch todo {
-		case actNothing:
+		case ActNothing:
 			return
-		case actSave:
+		case ActSave:
 			s.save(r, main, stop, termAt.Sub(now))
-		case actTerm:
+		case ActTerm:
 			s.signal(r, main, r.task.killSignal(), true)
-		case actKill:
+		case ActKill:
 			s.kill(r, main)
 			return
 		}

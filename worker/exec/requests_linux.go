@@ -21,7 +21,7 @@ func (s *supervisor) prepare(t Task) error {
 		}
 		return muster.Errorf(muster.KindConflict, "allocation %s has ended already", t.Alloc)
 	}
-	r := &rank{task: t, plan: newPlan(&t), status: Status{Alloc: t.Alloc, Phase: muster.AllocPreparing}, wake: make(chan struct{}, 1)}
+	r := &rank{task: t, plan: NewPlan(&t), status: Status{Alloc: t.Alloc, Phase: muster.AllocPreparing}, wake: make(chan struct{}, 1)}
 	r.started = true // until it is ready nobody may start it
 	s.mu.Lock()
 	if _, known := s.ranks[t.Alloc]; known || s.quitting {
@@ -77,7 +77,7 @@ func (s *supervisor) start(id muster.AllocID) error {
 		s.mu.Unlock()
 		return nil
 	}
-	if ahead := r.plan; ahead.due(Now()) == actKill {
+	if ahead := r.plan; ahead.Due(Now()) == ActKill {
 		r.plan = ahead // its lease has ended
 		s.endUnstarted(r)
 		s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *supervisor) stop(id muster.AllocID, stop muster.Stop) error {
 	if !r.live() {
 		return nil
 	}
-	r.plan.ask(stop, Now())
+	r.plan.Ask(stop, Now())
 	switch {
 	case r.started:
 		r.poke()
@@ -118,7 +118,7 @@ func (s *supervisor) extend(leases []leaseEnd) []muster.AllocID {
 	defer s.mu.Unlock()
 	var alive []muster.AllocID
 	for _, l := range leases {
-		if r := s.ranks[l.Alloc]; r != nil && r.live() && r.plan.extend(l.End, now) {
+		if r := s.ranks[l.Alloc]; r != nil && r.live() && r.plan.Extend(l.End, now) {
 			alive = append(alive, l.Alloc)
 		}
 	}

@@ -233,7 +233,7 @@ func TestWhatIsToBeKilledBeforeItsForkIsNeverForked(t *testing.T) {
 	var s supervisor
 	for name, after := range map[string]func(*rank){
 		"lease": func(r *rank) { r.plan.lease, r.plan.leaseEnd = time.Minute, Now().Add(5*time.Second) },
-		"stop":  func(r *rank) { r.plan.ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassCancelled}, Now()) },
+		"stop":  func(r *rank) { r.plan.Ask(muster.Stop{Mode: muster.StopSave, Class: muster.ClassCancelled}, Now()) },
 	} {
 		r := &rank{task: Task{Argv: []string{"/bin/true"}, TaskDir: t.TempDir()}, wake: make(chan struct{}, 1)}
 		after(r)

@@ -276,7 +276,7 @@ func (s *supervisor) lookAtClocks(ooms bool) bool {
 		any = true
 		if !r.started {
 			ahead := r.plan
-			if ahead.due(now) == actKill {
+			if ahead.Due(now) == ActKill {
 				r.plan = ahead
 				s.endUnstarted(r)
 			}
@@ -286,7 +286,7 @@ func (s *supervisor) lookAtClocks(ooms bool) bool {
 			r.oom = true
 		}
 		ahead := r.plan
-		if r.oom || ahead.due(now) != actNothing {
+		if r.oom || ahead.Due(now) != ActNothing {
 			r.poke()
 		}
 	}
@@ -314,7 +314,7 @@ func (s *supervisor) endAll() {
 		if !r.live() {
 			continue
 		}
-		r.plan.ask(muster.Stop{Mode: muster.StopKill, Class: r.plan.classOr(muster.ClassNode),
+		r.plan.Ask(muster.Stop{Mode: muster.StopKill, Class: r.plan.classOr(muster.ClassNode),
 			Reason: r.plan.reasonOr("the supervisor on " + s.config.Node + " was told to stop")}, Now())
 		if r.started {
 			r.poke()
