@@ -65,6 +65,9 @@ func (l *leadership) endLeases(ctx context.Context, ends []*state.EndLeases) {
 		l.server.logger.Info("leases have run out", "node", end.Node, "allocations", len(end.Allocs), "lost", end.Lost)
 	}
 	for i, out := range l.propose(ctx, commands...) {
+		if out.err == nil && out.result.Err == nil {
+			l.server.metrics.expired.Add(float64(len(ends[i].Allocs)))
+		}
 		if out.err == nil && out.result.Err != nil {
 			l.server.logger.Info("the state did not end leases", "node", ends[i].Node, "reason", out.result.Err)
 			l.leases.refused(ends[i])
@@ -88,6 +91,7 @@ func (s *Server) Renew(ctx context.Context, batch *wire.RenewBatch) (*wire.Renew
 	s.askHeartbeat()
 	select {
 	case ok := <-r.answer:
+		s.metrics.answered(ok)
 		return &wire.RenewBatchReply{Ok: ok, Index: uint64(s.hub.newest().index)}, nil
 	case <-l.ctx.Done():
 		return nil, unavailable("this server is no longer the leader; the leases were not renewed")

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/fsm/state"
 	"github.com/musterhpc/muster/scheduler"
@@ -56,6 +58,7 @@ func (p *planner) explain(job muster.JobID, now muster.Time) (why scheduler.Expl
 func (l *leadership) schedule(ctx context.Context) error {
 	feed, snapshot := l.server.hub.subscribe()
 	defer feed.close()
+	defer l.planLines.flush()
 	l.planner.advance(snapshot, state.Changed{}, true)
 	for disagreed := 0; ; {
 		more, taken, err := l.plan(ctx)
@@ -90,7 +93,9 @@ const disagreement = time.Second
 // plan makes one pass and commits it; more: the plan was full; taken: something of it was, or there was nothing to take.
 func (l *leadership) plan(ctx context.Context) (more, taken bool, err error) {
 	signals := scheduler.Signals{Suspect: l.leases.silent(), Load: l.leases.loads()}
+	began := time.Now()
 	plan := l.planner.pass(signals, muster.TimeOf(l.server.config.Clock.Wall()))
+	l.server.metrics.passed(plan.Gangs, time.Since(began))
 	if len(plan.Gangs) == 0 {
 		return false, true, nil
 	}
@@ -104,6 +109,9 @@ func (l *leadership) plan(ctx context.Context) (more, taken bool, err error) {
 	for _, r := range out.result.Refused {
 		l.server.logger.Debug("the state refused a placement", "job", r.Job, "reason", r.Reason)
 	}
+	l.server.metrics.refused(len(out.result.Refused))
+	l.planLines.say(time.Now(), hclog.Info, "plan committed", []any{"gangs", len(plan.Gangs), "refused", len(out.result.Refused),
+		"index", uint64(out.index), "term", l.term})
 	return plan.More, len(out.result.Refused) < len(plan.Gangs), nil
 }
 

@@ -27,6 +27,7 @@ type leadership struct {
 	renewed   chan struct{} // renewals have arrived
 	planner   *planner
 	suspicion chan struct{} // who is suspect has changed
+	planLines lines         // of the schedule duty
 }
 
 var errLeadershipOver = errors.New("this server is no longer the leader")
@@ -69,6 +70,7 @@ func (s *Server) followNotices() {
 			s.leadership.Store(nil)
 			current.cancel(cause)
 			current.wait.Wait()
+			s.logger.Info("no longer leading", "term", current.term, "reason", cause)
 			current = nil
 		}
 	}
@@ -100,6 +102,7 @@ func (s *Server) lead() *leadership {
 	l.ctx, l.cancel = context.WithCancelCause(s.life)
 	l.leases = newLeaseTable(s.config.Clock.Boot())
 	l.planner = newPlanner()
+	l.planLines = lines{log: s.logger, every: time.Second}
 	s.contact.lead(l.term)
 	s.leadership.Store(l)
 	l.wait.Go(l.run)
@@ -122,7 +125,8 @@ func (l *leadership) run() {
 			return
 		}
 	}
-	s.logger.Info("leading", "term", l.term)
+	s.logger.Info("leading", "term", l.term, "index", uint64(s.hub.newest().index))
+	s.metrics.elected.Inc()
 	close(l.ready)
 	l.duty("name the cluster", l.nameCluster)
 	l.duty("schedule", l.schedule)
@@ -131,6 +135,7 @@ func (l *leadership) run() {
 	l.duty("drains", l.endDrains)
 	l.duty("purge", l.purge)
 	l.duty("members", l.keepMembers)
+	l.duty("tell", l.tell)
 }
 
 // duty runs f until it is done or the term ends; after an error it runs again.
@@ -141,6 +146,7 @@ func (l *leadership) duty(name string, f func(context.Context) error) {
 			if err == nil || l.ctx.Err() != nil {
 				return
 			}
+			l.server.metrics.failed.WithLabelValues(name).Inc()
 			l.server.logger.Warn("duty failed, and begins again", "duty", name, "term", l.term, "error", err)
 			if !l.pause(dutyRetry) {
 				return

@@ -45,6 +45,7 @@ type Server struct {
 	contact  *contact
 	proposer *proposer
 	gossip   *gossip
+	metrics  *instruments
 
 	stopped context.CancelCauseFunc
 	life    context.Context // ends with Shutdown
@@ -78,6 +79,7 @@ func Start(c Config) (_ *Server, err error) {
 		config:      c,
 		logger:      c.Logger,
 		hub:         newHub(),
+		metrics:     newInstruments(),
 		notify:      make(chan bool, 16),
 		nudges:      make(chan struct{}, 1),
 		members:     make(chan struct{}, 1),

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-metrics"
 	"github.com/hashicorp/raft"
 
 	"github.com/musterhpc/muster"
@@ -330,24 +329,4 @@ func TestAFollowerThatMissedWritesIsSoonEqualAgain(t *testing.T) {
 	if err := f.WaitApplied(ctx, index); err != nil {
 		t.Errorf("seven seconds later: %v", err)
 	}
-}
-
-func TestMetricsOfTheLogArrive(t *testing.T) {
-	sink := metrics.NewInmemSink(time.Hour, time.Hour)
-	config := metrics.DefaultConfig("test")
-	config.EnableHostname, config.EnableRuntimeMetrics = false, false
-	if _, err := metrics.NewGlobal(config, sink); err != nil {
-		t.Fatal(err)
-	}
-	c := startCluster(t, 1, nil)
-	c.submit("job")
-	for _, interval := range sink.Data() {
-		interval.RLock()
-		_, ok := interval.Samples["test.raft.boltdb.logBatchSize"]
-		interval.RUnlock()
-		if ok {
-			return
-		}
-	}
-	t.Error("no metric of raft-boltdb: build with -tags hashicorpmetrics")
 }
