@@ -74,6 +74,7 @@ func (a *Agent) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("supervisor: %w", err)
 	}
+	a.cfg.Metrics.supervisors.Inc()
 	statuses, err := a.supervisor.List(ctx)
 	if err != nil {
 		return errors.Join(fmt.Errorf("supervisor: %w", err), a.supervisor.Close())
@@ -184,6 +185,8 @@ func (a *Agent) post(ctx context.Context, f func()) bool {
 func (a *Agent) turn() {
 	a.machine.Turn()
 	a.logs.update(a.machine)
+	a.cfg.Metrics.count(a.machine)
+	a.cfg.Metrics.talks(a.session != nil && a.session.talk != nil && a.session.talk.Welcomed())
 }
 
 // lookAtClocks does what no message brings about.

@@ -24,7 +24,8 @@ type node struct {
 	dir     string
 	machine *machine
 	servers []string
-	real    bool   // its supervisor and tasks are processes
+	real    bool // its supervisor and tasks are processes
+	metrics *Metrics
 	address string // of the newest agent's listener
 }
 
@@ -44,7 +45,7 @@ func (n *node) config() Config {
 	n.address = l.Addr().String()
 	c := Config{
 		Name: "node-1", DataDir: n.dir, RunDir: n.dir, Listener: l, Servers: n.servers, Dial: dial,
-		Simulate: &Simulated{GPUs: 8}, AllowRoot: true, host: n.machine,
+		Simulate: &Simulated{GPUs: 8}, AllowRoot: true, host: n.machine, Metrics: n.metrics,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: &testLog{t: n.t}}),
 	}
 	if n.real {

@@ -47,6 +47,8 @@ type Config struct {
 
 	Binary string       // this program, for supervisors
 	Logger hclog.Logger // nil = none
+	// Metrics gets what the worker measures of itself; nil: nobody asks.
+	Metrics *Metrics
 
 	KeepFor time.Duration // how long logs and task directories stay after the end; 0 = 24 h
 
@@ -130,6 +132,7 @@ func (c Config) filled() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
+	c.Metrics = orElse(c.Metrics, NewMetrics())
 	c.KeepFor = orElse(c.KeepFor, defaultKeepFor)
 	return c, nil
 }

@@ -121,7 +121,9 @@ func (h *hands) Start(assignment *step.Assignment, records []*wire.JournalRecord
 		}
 		a.log.Info("starting", "allocation", alloc.ID.String(), "job", alloc.Job, "attempt", alloc.Attempt, "group", group, "rank", alloc.Rank,
 			"slots", alloc.Slots, "boot", a.id.Boot, "at", int64(a.host.now()))
+		began := time.Now()
 		err := within(h.ctx, startWithin, func(ctx context.Context) error { return supervisor.Start(ctx, alloc.ID) })
+		since(a.cfg.Metrics.starts, began)
 		a.post(h.ctx, func() { a.machine.Started(alloc.ID, err) })
 	})
 }
@@ -190,6 +192,8 @@ func (h *hands) Living(ends map[muster.AllocID]exec.BootTime) {
 
 func (h *hands) Kill(id muster.AllocID) {
 	a := h.a
+	a.cfg.Metrics.overdue.Inc()
+	a.log.Warn("its lease is over and its supervisor silent: killing it", "allocation", id.String())
 	a.work.Go(func() {
 		err := within(h.ctx, stopWithin, func(ctx context.Context) error { return a.host.kill(ctx, id) })
 		a.post(h.ctx, func() { a.machine.Killed(id, err) })
@@ -229,6 +233,7 @@ func (a *Agent) superviseAgain(ctx context.Context) (Supervisor, []exec.Status) 
 				return err
 			})
 			if err == nil {
+				a.cfg.Metrics.supervisors.Inc()
 				return s, statuses
 			}
 			_ = s.Close() // it is tried again
@@ -259,7 +264,9 @@ func (a *Agent) writeJournal(records ...*wire.JournalRecord) error {
 	if len(records) == 0 {
 		return nil
 	}
+	began := time.Now()
 	err := a.journal.write(records...)
+	since(a.cfg.Metrics.journal, began)
 	if err != nil {
 		a.fail(err)
 	}
@@ -282,6 +289,7 @@ func (h *hands) Ended(end muster.AllocReport, again bool) {
 	h.a.log.Info("ended", "allocation", end.ID.String(), "class", end.Class.String(), "exit", end.ExitCode, "signal", end.Signal,
 		"why", end.Message, "gone", int64(end.Ended), "at", int64(h.a.host.now()))
 	if !again {
+		h.a.cfg.Metrics.ended.WithLabelValues(classWord(end.Class)).Inc()
 		h.a.work.Go(func() { h.a.touch(end.ID) })
 	}
 }
