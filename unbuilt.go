@@ -10,20 +10,20 @@ var unbuilt = []struct {
 	used  func(*Group) bool
 }{
 	{"within", `within = "nvlink"`, func(g *Group) bool { return g.Within == "nvlink" }},
-	{"prefer", "prefer", func(g *Group) bool { return g.Prefer != "" }},
+	{"prefer", "topology.prefer", func(g *Group) bool { return g.Prefer != "" }},
 	{"mixed_models", "mixed_models = true", func(g *Group) bool { return g.MixedModels }},
 	{"preemptible", "preemptible = false", func(g *Group) bool { return g.OnlyQuota }},
 	{"affinity[0]", "affinity", func(g *Group) bool { return len(g.Affinities) > 0 }},
 	{"spread[0]", "spread", func(g *Group) bool { return len(g.Spreads) > 0 }},
-	{"checkpoint.every", "every", func(g *Group) bool { return g.Checkpoint.Every != 0 }},
+	{"checkpoint.every", "checkpoint.every", func(g *Group) bool { return g.Checkpoint.Every != 0 }},
 	{"disconnect.replace", `replace = "immediately"`, func(g *Group) bool { return g.Disconnect.Replace == ReplaceImmediately }},
 	{"task.start", `start = "first"`, func(g *Group) bool { return g.Task.Start == StartFirst }},
 	{"task.env_from_file", "env_from_file", func(g *Group) bool { return len(g.Task.EnvFromFile) > 0 }},
 	{"task.upload", "upload", func(g *Group) bool { return len(g.Task.Upload) > 0 }},
-	{"task.logs.path", "path", func(g *Group) bool { return g.Task.Logs.Path != "" }},
-	{"task.resources.disk", "disk", func(g *Group) bool { return g.Task.Resources.Disk != 0 }},
-	{"task.resources.gpu.share", "share", func(g *Group) bool { return g.Task.Resources.Share != 0 }},
-	{"task.resources.gpu.mig", "mig", func(g *Group) bool { return g.Task.Resources.MIG != "" }},
+	{"task.logs.path", "logs.path", func(g *Group) bool { return g.Task.Logs.Path != "" }},
+	{"task.resources.disk", "resources.disk", func(g *Group) bool { return g.Task.Resources.Disk != 0 }},
+	{"task.resources.gpu.share", "gpu.share", func(g *Group) bool { return g.Task.Resources.Share != 0 }},
+	{"task.resources.gpu.mig", "gpu.mig", func(g *Group) bool { return g.Task.Resources.MIG != "" }},
 }
 
 // Unbuilt gives an error for each thing that the spec says and that is not supported yet. Their fields are paths as Validate's.

@@ -120,7 +120,7 @@ func TestCommandLinesGoOverTheFile(t *testing.T) {
 		want string
 	}{
 		{Options{Name: "B"}, "--name"}, {Options{Priority: "x"}, "--priority"}, {Options{Priority: "101"}, "--priority"},
-		{Options{TimeLimit: "9"}, "--time-limit"}, {Options{Queue: "research"}, "--queue"},
+		{Options{TimeLimit: "9"}, "--time-limit"},
 	} {
 		if _, diags := Parse("a.hcl", []byte(file), c.opts); len(diags) != 1 || !strings.Contains(diags[0].Summary+diags[0].Detail, c.want) {
 			t.Errorf("%+v: %v, want one error about %s", c.opts, diags, c.want)

@@ -1,6 +1,7 @@
 // Package jobfile reads the job file: HCL in, specs with all defaults out, and diagnostics that quote the source. Unknown words
-// are errors that name ours; what is part of the contract and not built yet is refused at its line. Values are literals;
-// run-time values that stand alone in their ${} stay in the spec's text for the worker, as muster.SplitText reads them.
+// are errors that name ours; what is part of the contract and not built yet is refused at its line. Expressions are evaluated
+// with the file's variables, local values and pure functions; run-time values that stand alone in their ${} stay in the spec's
+// text for the worker, as muster.SplitText reads them.
 package jobfile
 
 import (
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/config/schema"
@@ -24,11 +26,16 @@ type Options struct {
 	Queue     string
 	Priority  string
 	TimeLimit string
+
+	Vars      []Var // the last of a name counts; before them files, before these the environment
+	VarFiles  []VarFile
+	LookupEnv func(name string) (string, bool)           // nil: the environment has no variables
+	ReadFile  func(name string) (text []byte, err error) // of file(…), its name as written; nil: no file is read
 }
 
 // Parse reads a job file. The specs have their defaults filled in and are valid; with an error there are none.
 func Parse(filename string, src []byte, opts Options) ([]*muster.JobSpec, hcl.Diagnostics) {
-	doc, d, diags := decode(filename, src)
+	doc, d, diags := decode(filename, src, opts)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -73,21 +80,59 @@ const (
 )
 
 // decode reads the syntax and the table; its diagnostics leave the decoder's empty.
-func decode(filename string, src []byte) (*document, *schema.Decoder, hcl.Diagnostics) {
+func decode(filename string, src []byte, opts Options) (*document, *schema.Decoder, hcl.Diagnostics) {
 	body, diags := schema.Parse(filename, src)
 	if body == nil {
 		return nil, nil, diags
 	}
 	doc := &document{}
 	d := &schema.Decoder{Source: src, Root: &fileTable, Hints: hints}
-	d.Decode(body, &fileTable, "", doc)
+	declarations, jobs := parted(body)
+	d.Decode(declarations, &fileTable, "", doc)
+	d.Scope = scope(d, &doc.names, opts)
+	d.Decode(jobs, &fileTable, "", doc)
 	for i := range doc.Jobs {
 		check(d, doc, i)
+		unbuilt(d, doc, i)
 	}
 	diags = append(diags, d.Diags...)
 	d.Diags = nil
 	schema.Sort(diags)
 	return doc, d, diags
+}
+
+// unbuilt refuses what no part of muster acts on yet.
+func unbuilt(d *schema.Decoder, doc *document, i int) {
+	groups := doc.Jobs[i].Groups
+	if len(groups) == 0 {
+		groups = []group{doc.Jobs[i].Group}
+	}
+	var said muster.JobSpec
+	for _, g := range groups {
+		if len(g.Tasks) > 0 {
+			g.Task = g.Tasks[0]
+		}
+		said.Groups = append(said.Groups, g.Group)
+	}
+	for _, err := range said.Unbuilt() {
+		diag := diagnose(d, doc, "jobs["+strconv.Itoa(i)+"]", err)
+		diag.Summary, diag.Detail = "Not supported yet", err.Message+"."
+		d.Diags = append(d.Diags, diag)
+	}
+}
+
+// parted gives what declares values, and the rest, which uses them.
+func parted(body *hclsyntax.Body) (declarations, rest *hclsyntax.Body) {
+	first, second := *body, *body
+	first.Blocks, second.Blocks, first.Attributes = nil, nil, nil
+	for _, b := range body.Blocks {
+		if b.Type == "variable" || b.Type == "locals" {
+			first.Blocks = append(first.Blocks, b)
+		} else {
+			second.Blocks = append(second.Blocks, b)
+		}
+	}
+	return &first, &second
 }
 
 // finish makes the spec of a job block.
@@ -111,6 +156,14 @@ func groupOf(d *schema.Decoder, path string, g *group, opts Options) muster.Grou
 	out.Task = g.Tasks[0]
 	dir := path + ".tasks[0].dir"
 	_, said := d.Places[dir]
+	for k, name := range out.Task.EnvFromFile {
+		if opts.Dir != "" && name != "" && !filepath.IsAbs(name) && !strings.HasPrefix(name, "~") {
+			out.Task.EnvFromFile[k] = filepath.Join(opts.Dir, name)
+		}
+	}
+	if len(out.Task.Upload) > 0 && !said {
+		return out // the task directory: the files are there
+	}
 	out.Task.Dir = resolve(d, dir, out.Task.Dir, said, opts.Dir)
 	return out
 }
@@ -167,9 +220,6 @@ func override(d *schema.Decoder, specs []*muster.JobSpec, opts Options) {
 			spec.TimeLimit = limit
 		}
 	}
-	if _, err := parseQueue(opts.Queue); opts.Queue != "" && err != nil {
-		d.Error("", "Not supported yet", "--queue: %s.", err)
-	}
 }
 
 // WriteText prints diagnostics with the lines of the source, wrapped at width (0: not).
@@ -187,7 +237,7 @@ func Diagnose(filename string, src []byte, refusal *muster.Error) *hcl.Diagnosti
 	if first, rest, _ := strings.Cut(refusal.Field, "."); strings.HasPrefix(first, "jobs[") {
 		path, field = first, rest
 	}
-	doc, d, _ := decode(filename, src)
+	doc, d, _ := decode(filename, src, Options{})
 	if doc == nil {
 		doc, d = &document{}, &schema.Decoder{}
 	}
@@ -199,7 +249,7 @@ func Diagnose(filename string, src []byte, refusal *muster.Error) *hcl.Diagnosti
 // diagnose finds the line of an error's field below path.
 func diagnose(d *schema.Decoder, doc *document, path string, err *muster.Error) *hcl.Diagnostic {
 	field := strings.ReplaceAll(err.Field, "].task", "].tasks[0]")
-	if i, _ := strconv.Atoi(strings.Trim(path, "jobs[]")); i < len(doc.Jobs) && len(doc.Jobs[i].Groups) == 0 {
+	if i, err := strconv.Atoi(strings.Trim(path, "jobs[]")); err == nil && i >= 0 && i < len(doc.Jobs) && len(doc.Jobs[i].Groups) == 0 {
 		field = strings.TrimPrefix(strings.TrimPrefix(field, "groups[0]"), ".")
 	}
 	at := path

@@ -2,7 +2,6 @@ package jobfile_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -11,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/config/jobfile"
+	"github.com/musterhpc/muster/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -43,14 +45,15 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-func parse(t *testing.T, path string) (source []byte, text string, specs any, errors int) {
+func parse(t *testing.T, path string) (source []byte, text string, specs []*muster.JobSpec, errors int) {
 	t.Helper()
 	source, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Base(path)
-	jobs, diags := jobfile.Parse(name, source, jobfile.Options{Dir: "/home/ann/work"})
+	jobs, diags := jobfile.Parse(name, source, jobfile.Options{Dir: "/home/ann/work",
+		ReadFile: func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(filepath.Dir(path), name)) }})
 	var out bytes.Buffer
 	if err := jobfile.WriteText(&out, name, source, diags, 100, false); err != nil {
 		t.Fatal(err)
@@ -87,14 +90,24 @@ func TestValidFilesBecomeSpecsWithEveryDefault(t *testing.T) {
 			if errors != 0 {
 				t.Fatalf("errors:\n%s", text)
 			}
-			var out bytes.Buffer
-			e := json.NewEncoder(&out)
-			e.SetEscapeHTML(false)
-			e.SetIndent("", "  ")
-			if err := e.Encode(specs); err != nil {
+			var list []*wire.JobSpec
+			for _, spec := range specs {
+				list = append(list, wire.JobSpecOf(spec))
+			}
+			out, err := wire.SpecsJSON(list...)
+			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, strings.TrimSuffix(path, ".hcl")+".json", out.Bytes())
+			taken, err := wire.ParseSubmitJSON(out)
+			if err != nil {
+				t.Fatalf("POST /v1/jobs takes it otherwise: %v", err)
+			}
+			if diff := cmp.Diff(specs, taken.Jobs, cmpopts.EquateEmpty(), cmpopts.SortSlices(byName)); diff != "" {
+				t.Errorf("POST /v1/jobs takes it otherwise: %s", diff)
+			}
+			golden(t, strings.TrimSuffix(path, ".hcl")+".json", append(out, '\n'))
 		})
 	}
 }
+
+func byName(a, b muster.EnvVar) bool { return a.Name < b.Name }

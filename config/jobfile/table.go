@@ -1,14 +1,15 @@
 package jobfile
 
 import (
-	"fmt"
-
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/config/schema"
 )
 
 // document is what a file is read into.
-type document struct{ Jobs []job }
+type document struct {
+	names
+	Jobs []job
+}
 
 // job is a job block: the job's own, and the group that it is when it has no group blocks.
 type job struct {
@@ -36,15 +37,16 @@ func newJob() any { return job{Spec: muster.DefaultJobSpec(), Group: newGroup().
 var fileTable = schema.Body{Blocks: []schema.Block{
 	{Name: "job", Label: "name", LabelAs: "Spec.Name", Field: "Jobs", Many: true, Path: "jobs", New: newJob, Body: &jobTable,
 		Doc: "what is submitted; several in a file are submitted together or not at all"},
-	{Name: "variable", Later: true, Doc: "a value given with --var, --var-file or MUSTER_VAR_NAME"},
-	{Name: "locals", Later: true, Doc: "values used in several places"},
+	{Name: "variable", Label: "name", LabelAs: "Name", Field: "Variables", Many: true, Body: &variableTable,
+		Doc: "a value given with --var, --var-file or MUSTER_VAR_NAME; ${var.NAME}"},
+	{Name: "locals", Field: "Locals", Many: true, Body: &localsTable, Doc: "values used in several places; ${local.NAME}"},
 }}
 
 var jobTable = withGroup(schema.Body{
 	Attrs: []schema.Attr{
 		{Name: "type", Field: "Spec.Type", Default: `"batch"`, Words: []string{"batch"}, Unbuilt: []string{"service", "daemon"},
 			Parse: func(string) (any, error) { return muster.Batch, nil }, Doc: "batch runs to its end"},
-		{Name: "queue", Field: "Spec.Queue", Default: `"default"`, Parse: parseQueue, Doc: "the queue's path"},
+		{Name: "queue", Field: "Spec.Queue", Default: `"default"`, Doc: "the queue's path, as in \"research/nlp\""},
 		{Name: "priority", Kind: schema.Int, Field: "Spec.Priority", Default: "50", Doc: "0 to 100; orders jobs inside a queue"},
 		{Name: "time_limit", Kind: schema.Duration, Field: "Spec.TimeLimit", Positive: true, Doc: "of one attempt, from the start of its main task"},
 		{Name: "start_after", Kind: schema.Any, Later: true, Doc: "a time before which it waits"},
@@ -70,8 +72,9 @@ func withGroup(own schema.Body) schema.Body {
 var groupTable = schema.Body{
 	Attrs: []schema.Attr{
 		{Name: "count", Kind: schema.Int, Field: "Count", Default: "1", Doc: "ranks"},
-		{Name: "mixed_models", Kind: schema.Any, Later: true, Doc: "lets ranks get different GPU models"},
-		{Name: "preemptible", Kind: schema.Any, Later: true, Doc: "false: runs only inside the queue's quota"},
+		{Name: "mixed_models", Kind: schema.Bool, Field: "MixedModels", Default: "false", Doc: "lets ranks get different GPU models"},
+		{Name: "preemptible", Kind: schema.Not, Field: "OnlyQuota", Default: "true",
+			Doc: "false: runs only inside its queue's quota, never on borrowed GPUs"},
 	},
 	Blocks: []schema.Block{
 		{Name: "topology", Flat: true, Body: &topologyTable, Doc: "how near to each other ranks must be"},
@@ -80,8 +83,8 @@ var groupTable = schema.Body{
 		{Name: "checkpoint", Field: "Checkpoint", Body: &checkpointTable, Doc: "how a job is asked to save itself"},
 		{Name: "disconnect", Field: "Disconnect", Body: &disconnectTable, Doc: "what happens without contact to the servers"},
 		{Name: "elastic", Later: true, Doc: "a range of sizes instead of count"},
-		{Name: "affinity", Later: true, Doc: "is welcome on a node"},
-		{Name: "spread", Later: true, Doc: "over the values of an attribute"},
+		{Name: "affinity", Field: "Affinities", Many: true, Body: &affinityTable, Doc: "is welcome on a node"},
+		{Name: "spread", Field: "Spreads", Many: true, Body: &spreadTable, Doc: "over nodes that differ in an attribute"},
 		{Name: "hang", Later: true, Doc: "no progress for so long"},
 		{Name: "idle", Later: true, Doc: "little GPU use for so long"},
 		{Name: "port", Later: true, Doc: "a port of the node"},
@@ -96,9 +99,20 @@ var groupTable = schema.Body{
 func newConstraint() any { return muster.Constraint{Operator: muster.OpEqual} }
 
 var topologyTable = schema.Body{Attrs: []schema.Attr{
-	{Name: "within", Field: "Within", Doc: "node, or a label of the nodes: never spread wider than one such domain"},
-	{Name: "prefer", Kind: schema.Any, Later: true, Doc: "a domain that would be good"},
-	{Name: "patience", Kind: schema.Any, Later: true, Doc: "how long to wait for it"},
+	{Name: "within", Field: "Within",
+		Doc: "never spread wider than one: node, nvlink, or a label of the nodes (rack, zone, …); nodes without it don't qualify"},
+	{Name: "prefer", Field: "Prefer", Doc: "a domain that is worth waiting for; the smallest that holds the gang when left out"},
+	{Name: "patience", Kind: schema.Duration, Field: "Patience", Default: `"0s"`, Doc: "how long to wait for prefer before taking what there is"},
+}}
+
+var affinityTable = schema.Body{Attrs: []schema.Attr{
+	{Name: "attribute", Field: "Attribute", Required: true, Doc: "node.* or label.*"},
+	{Name: "value", Kind: schema.Scalar, Field: "Value", Required: true, Doc: "of the attribute"},
+	{Name: "weight", Kind: schema.Int, Field: "Weight", Required: true, Doc: "-100 to 100; below 0 it is unwelcome"},
+}}
+
+var spreadTable = schema.Body{Attrs: []schema.Attr{
+	{Name: "attribute", Field: "Attribute", Required: true, Doc: "node.* or label.*: ranks get nodes that differ in it"},
 }}
 
 var constraintTable = schema.Body{Attrs: []schema.Attr{
@@ -128,13 +142,14 @@ var checkpointTable = schema.Body{Attrs: []schema.Attr{
 	{Name: "grace", Kind: schema.Duration, Field: "Grace", Default: `"0s"`, Doc: "between the request and kill_signal"},
 	{Name: "signal", Field: "Signal", Doc: "sent in addition to the file MUSTER_STOP_FILE"},
 	{Name: "to", Field: "To", Default: `"main"`, Words: []string{"main", "all"}, Parse: parseTarget, Doc: "which processes get the signal"},
-	{Name: "every", Kind: schema.Any, Later: true, Doc: "how often it saves by itself"},
+	{Name: "every", Kind: schema.Duration, Field: "Every", Positive: true,
+		Doc: "how often it saves by itself: bounds the work lost, when victims of a preemption are chosen"},
 }}
 
 var disconnectTable = schema.Body{Attrs: []schema.Attr{
 	{Name: "stop_after", Kind: schema.Duration, Field: "StopAfter", Default: `"1m"`, Doc: "runs on so long without contact; at least 10s"},
-	{Name: "replace", Field: "Replace", Default: `"after_stop"`, Words: []string{"after_stop"}, Unbuilt: []string{"immediately"},
-		Parse: parseReplace, Doc: "when another may start elsewhere"},
+	{Name: "replace", Field: "Replace", Default: `"after_stop"`, Words: []string{"after_stop", "immediately"},
+		Parse: parseReplace, Doc: "when another may start elsewhere; immediately: at once (services without state)"},
 }}
 
 var taskTable = schema.Body{
@@ -142,11 +157,14 @@ var taskTable = schema.Body{
 		{Name: "script", Kind: schema.Text, Field: "Script", Doc: "a program text; first line #!…, or /bin/bash -euo pipefail runs it"},
 		{Name: "command", Kind: schema.Text, Field: "Command", Doc: "one program, found in PATH of the node"},
 		{Name: "args", Kind: schema.Texts, Field: "Args", Doc: "its arguments"},
-		{Name: "start", Later: true, Kind: schema.Any, Doc: "rank 0 only, or each"},
+		{Name: "start", Field: "Start", Default: `"each"`, Words: []string{"each", "first"}, Parse: parseStart,
+			Doc: "each rank runs it; first: rank 0 runs it, the others only hold their place (mpirun, ray)"},
 		{Name: "dir", Kind: schema.Text, Field: "Dir", Doc: "the folder of the job file when left out; ${task.dir} is a fresh one"},
 		{Name: "env", Kind: schema.TextMap, Field: "Env", Doc: "environment variables"},
-		{Name: "env_from_file", Kind: schema.Any, Later: true, Doc: "files of variables, read on the node"},
-		{Name: "upload", Kind: schema.Any, Later: true, Doc: "files packed at submit"},
+		{Name: "env_from_file", Kind: schema.Strings, Field: "EnvFromFile", Positive: true,
+			Doc: "files of NAME=VALUE lines, read on the node as the user; never stored or shown"},
+		{Name: "upload", Kind: schema.Strings, Field: "Upload", Positive: true,
+			Doc: "files and folders beside the job file, packed at submit (16 MiB, .gitignore obeyed) and unpacked into ${task.dir}, which becomes the default dir"},
 		{Name: "user", Kind: schema.Any, Later: true, Doc: "who it runs as"},
 		{Name: "image", Kind: schema.Any, Later: true, Doc: "makes it a container"},
 		{Name: "mounts", Kind: schema.Any, Later: true, Doc: "of containers"},
@@ -166,7 +184,7 @@ var taskTable = schema.Body{
 var logsTable = schema.Body{Attrs: []schema.Attr{
 	{Name: "max_size", Kind: schema.Size, Field: "MaxSize", Default: `"100MiB"`, Doc: "of a segment"},
 	{Name: "max_files", Kind: schema.Int, Field: "MaxFiles", Default: "5", Doc: "segments kept"},
-	{Name: "path", Kind: schema.Any, Later: true, Doc: "also written there, as the user"},
+	{Name: "path", Kind: schema.Text, Field: "Path", Doc: "also written there, as the user, as in \"logs/${job.name}-${job.id}.out\""},
 }}
 
 var resourcesTable = schema.Body{
@@ -175,7 +193,7 @@ var resourcesTable = schema.Body{
 		{Name: "cores", Kind: schema.Cores, Field: "MilliCores", Positive: true, Doc: "with GPUs their part of the node's when left out, else 1"},
 		{Name: "memory", Kind: schema.Size, Field: "Memory", Positive: true,
 			Doc: "with GPUs their part of 95 % of the node's when left out, else 4GiB; above it: killed, class oom"},
-		{Name: "disk", Kind: schema.Any, Later: true, Doc: "room on the node's disk"},
+		{Name: "disk", Kind: schema.Size, Field: "Disk", Positive: true, Doc: "room on the node's disk"},
 		{Name: "exclusive", Kind: schema.Bool, Field: "Exclusive", Default: "false", Doc: "the whole node"},
 	},
 	Blocks: []schema.Block{{Name: "gpu", Body: &gpuTable, Doc: "which GPUs"}},
@@ -184,8 +202,8 @@ var resourcesTable = schema.Body{
 var gpuTable = schema.Body{Attrs: []schema.Attr{
 	{Name: "model", Kind: schema.Strings, Field: "Models", Positive: true, Doc: "any of; a whole word of the device's name, case ignored"},
 	{Name: "min_memory", Kind: schema.Size, Field: "MinMemory", Positive: true, Doc: "the card's; nominal: 95 % of it is enough"},
-	{Name: "share", Kind: schema.Any, Later: true, Doc: "a part of one GPU"},
-	{Name: "mig", Kind: schema.Any, Later: true, Doc: "a MIG slice of that profile"},
+	{Name: "share", Kind: schema.Share, Field: "Share", Default: "1", Doc: "a part of one GPU (gpus = 1 only)"},
+	{Name: "mig", Field: "MIG", Doc: "a MIG slice of that profile, as in \"1g.10gb\""},
 }}
 
 func parseClass(s string) (any, error) {
@@ -200,11 +218,16 @@ func parseTarget(s string) (any, error) {
 	return muster.ToMain, nil
 }
 
-func parseReplace(string) (any, error) { return muster.ReplaceAfterStop, nil } // the only word of the table
-
-func parseQueue(s string) (any, error) {
-	if s != muster.DefaultQueue {
-		return nil, fmt.Errorf("queue %q is not supported yet: there is one, \"default\"", s)
+func parseReplace(s string) (any, error) {
+	if s == "immediately" {
+		return muster.ReplaceImmediately, nil
 	}
-	return s, nil
+	return muster.ReplaceAfterStop, nil
+}
+
+func parseStart(s string) (any, error) {
+	if s == "first" {
+		return muster.StartFirst, nil
+	}
+	return muster.StartEach, nil
 }

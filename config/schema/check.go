@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
 	"github.com/musterhpc/muster"
 )
 
@@ -14,6 +16,7 @@ func (b *Body) Check(into any) error { return b.check("", reflect.TypeOf(into)) 
 
 var goTypes = map[Kind]reflect.Type{
 	String: reflect.TypeFor[string](), Scalar: reflect.TypeFor[string](), Text: reflect.TypeFor[string](), Bool: reflect.TypeFor[bool](),
+	Not: reflect.TypeFor[bool](), Share: reflect.TypeFor[muster.MilliGPUs](), Any: reflect.TypeFor[hclsyntax.Expression](),
 	Int: reflect.TypeFor[int](), Number: reflect.TypeFor[float64](), Cores: reflect.TypeFor[muster.MilliCores](), Money: reflect.TypeFor[int64](),
 	Milli: reflect.TypeFor[muster.Milli](), Quotas: reflect.TypeFor[[]muster.Quota](),
 	Duration: reflect.TypeFor[time.Duration](), Size: reflect.TypeFor[muster.Bytes](), Strings: reflect.TypeFor[[]string](),
@@ -21,6 +24,9 @@ var goTypes = map[Kind]reflect.Type{
 }
 
 func (b *Body) check(path string, t reflect.Type) error {
+	if f, ok := fieldType(t, b.Free); b.Free != "" && (!ok || f != reflect.TypeFor[[]Free]()) {
+		return fmt.Errorf("%s: %s is no []Free", path, b.Free)
+	}
 	for i := range b.Attrs {
 		a := &b.Attrs[i]
 		at := join(path, a.Name)

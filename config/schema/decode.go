@@ -20,6 +20,7 @@ type Decoder struct {
 	Source []byte // of the file, for errors that quote it
 	Root   *Body  // of the file, to say where a misplaced word belongs
 	Hints  []Hint
+	Scope  *Scope // of expressions; nil: the file holds literals only
 	Diags  hcl.Diagnostics
 	Places map[string]hcl.Range // by path, as in "jobs[0].task.resources.memory": where each thing was said
 
@@ -46,13 +47,14 @@ func Sort(diags hcl.Diagnostics) {
 }
 
 func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, into reflect.Value, header hcl.Range) {
-	attrs := make([]*hclsyntax.Attribute, 0, len(body.Attributes))
-	for _, a := range body.Attributes {
-		attrs = append(attrs, a)
-	}
-	slices.SortFunc(attrs, func(a, b *hclsyntax.Attribute) int { return a.SrcRange.Start.Byte - b.SrcRange.Start.Byte })
-	for _, a := range attrs {
+	for _, a := range sortedAttributes(body) {
 		entry := table.attr(a.Name)
+		if entry == nil && table.Free != "" {
+			d.Places[join(path, a.Name)] = a.NameRange
+			list := field(into, table.Free)
+			list.Set(reflect.Append(list, reflect.ValueOf(Free{a.Name, a.NameRange, a.Expr})))
+			continue
+		}
 		if entry == nil {
 			d.unknownAttr(table, within, a)
 			continue
@@ -67,24 +69,31 @@ func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, i
 	}
 	seen := map[string]*hclsyntax.Block{}
 	counts := map[string]int{}
-	for _, b := range body.Blocks {
+	one := func(b *hclsyntax.Block) {
 		entry := table.block(b.Type)
 		switch {
 		case entry == nil:
 			d.unknownBlock(table, within, b)
-			continue
+			return
 		case entry.Later:
 			d.later(b.TypeRange, "block", b.Type, within)
 			seen[b.Type] = b
-			continue
+			return
 		case seen[b.Type] != nil && !entry.Many:
 			d.error(&b.TypeRange, "Block given twice", "There is one %q block %s; the first is on line %d.",
 				b.Type, place(within), seen[b.Type].TypeRange.Start.Line)
-			continue
+			return
 		}
 		seen[b.Type] = b
 		d.block(entry, b, join(path, entry.PathName(counts[b.Type])), into)
 		counts[b.Type]++
+	}
+	for _, b := range body.Blocks {
+		if b.Type == "dynamic" && d.Scope != nil {
+			d.dynamic(b, one, func(name string) { seen[name] = b })
+			continue
+		}
+		one(b)
 	}
 	for i := range table.Attrs {
 		if a := &table.Attrs[i]; a.Required && body.Attributes[a.Name] == nil {
@@ -183,6 +192,11 @@ func field(v reflect.Value, path string) reflect.Value {
 func (d *Decoder) Error(path, summary, format string, args ...any) {
 	at := d.Place(path)
 	d.error(&at, summary, format, args...)
+}
+
+// ErrorAt adds an error at a range of the file, cut to its first line.
+func (d *Decoder) ErrorAt(at hcl.Range, summary, format string, args ...any) {
+	d.error(firstLine(&at), summary, format, args...)
 }
 
 // ErrorInText adds an error at the n-th line, from 0, of a text that was written as a heredoc; of another one at its start.

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"regexp"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -15,6 +16,8 @@ var (
 	directive    = regexp.MustCompile(`^%\{~?\s*(if|for|else|endif|endfor)\b`)
 )
 
+var forNames = regexp.MustCompile(`[\[{]\s*for\s+(\w+)(?:\s*,\s*(\w+))?\s+in\b`)
+
 // Each round lexes the file again, so there is a bound; people fix ten at a time.
 const foreignRounds = 10
 
@@ -23,6 +26,9 @@ const foreignRounds = 10
 func maskForeign(name string, src []byte) ([]byte, hclsyntax.Tokens, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	masked, copied, directives := src, false, false
+	bound := func(name string) bool { // by a for, somewhere in the file
+		return slices.ContainsFunc(forNames.FindAllSubmatch(src, -1), func(m [][]byte) bool { return string(m[1]) == name || string(m[2]) == name })
+	}
 	for round := 0; ; round++ {
 		tokens, _ := hclsyntax.LexConfig(masked, name, hcl.InitialPos) // the parser says it again
 		found := false
@@ -32,7 +38,7 @@ func maskForeign(name string, src []byte) ([]byte, hclsyntax.Tokens, hcl.Diagnos
 			var diag *hcl.Diagnostic
 			switch rest := masked[offset:]; t.Type {
 			case hclsyntax.TokenTemplateInterp:
-				if diag = foreignInterp(t, rest); diag == nil {
+				if diag = foreignInterp(t, rest, bound); diag == nil {
 					continue
 				}
 			case hclsyntax.TokenTemplateControl:
@@ -61,11 +67,11 @@ func maskForeign(name string, src []byte) ([]byte, hclsyntax.Tokens, hcl.Diagnos
 	}
 }
 
-func foreignInterp(t *hclsyntax.Token, rest []byte) *hcl.Diagnostic {
+func foreignInterp(t *hclsyntax.Token, rest []byte, bound func(string) bool) *hcl.Diagnostic {
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	if !shellAlways.Match(line) {
 		m := shellUnknown.FindSubmatch(line)
-		if m == nil || isRoot(string(m[1])) {
+		if m == nil || isRoot(string(m[1])) || bound(string(m[1])) {
 			return nil
 		}
 	}
@@ -79,7 +85,8 @@ func foreignDirective(t *hclsyntax.Token, rest []byte) *hcl.Diagnostic {
 	text := braced(line)
 	at := cover(t.Range, len(text))
 	if directive.Match(rest) {
-		return problem(at, "Not supported yet", "Template directives, as in %s, are not supported yet. For the text itself write  %%%s", text, text)
+		return problem(at, "Template directive", "There are no directives here: choose with ${CONDITION ? A : B}, and join a list with ${join(\" \", LIST)}. For the text "+
+			"itself write  %%%s", text)
 	}
 	return problem(at, "Unknown template directive", "%%{ begins a directive of HCL's templates. For the text itself write  %%%s", text)
 }

@@ -10,24 +10,25 @@ import (
 )
 
 // explainOneLine rewrites the parser's error about a block on one line that holds more than one argument: it shows the block
-// as it must be written.
-func explainOneLine(diag *hcl.Diagnostic, src []byte, tokens hclsyntax.Tokens) {
+// as it must be written. It says whether that was the mistake.
+func explainOneLine(diag *hcl.Diagnostic, src []byte, tokens hclsyntax.Tokens) bool {
 	if diag.Summary != "Invalid single-argument block definition" && diag.Summary != "Argument definition required" || diag.Subject == nil {
-		return
+		return false
 	}
 	block := blockOnLine(tokens, diag.Subject.Start)
 	if len(block) == 0 {
-		return
+		return false
 	}
 	text := lineByLine(src, block)
 	if text == "" {
-		return
+		return false
 	}
 	at := block[0].Range
 	at.End = diag.Subject.End
 	diag.Summary = "One-line block with more than one argument"
 	diag.Subject, diag.Context = firstLine(&at), nil
 	diag.Detail = "A block on one line holds one argument and no block. Line by line:\n\n" + text
+	return true
 }
 
 // isBlockBrace says whether the brace at i opens a block, not an object.

@@ -31,7 +31,9 @@ func Parse(name string, src []byte) (*hclsyntax.Body, hcl.Diagnostics) {
 	twice := func(d *hcl.Diagnostic) bool { return d.Summary == "Attribute redefined" }
 	if slices.ContainsFunc(syntax, func(d *hcl.Diagnostic) bool { return !twice(d) }) {
 		first := firstOf(syntax)
-		explainOneLine(first, masked, tokens)
+		if !explainOneLine(first, masked, tokens) {
+			explainSyntax(first, masked, tokens)
+		}
 		// What the parser says after its first error is mostly about the same mistake.
 		return nil, append(diags, first)
 	}

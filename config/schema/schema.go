@@ -3,6 +3,11 @@
 // unknown words and "not supported yet" all come from it.
 package schema
 
+import (
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
 // Kind is what an argument's value looks like in the file, and what Go type its Field has.
 type Kind int
 
@@ -12,9 +17,11 @@ const (
 	Scalar               // "x", 3 or true: string
 	Text                 // a string that may hold run-time values: string, as muster.SplitText reads it
 	Bool                 // true: bool
+	Not                  // true: a bool that is false then
 	Int                  // 3: int
 	Number               // 0.5: float64
 	Cores                // 0.5: muster.MilliCores
+	Share                // 0.5: muster.MilliGPUs, 0 for a whole one
 	Money                // 2.10: int64, in micro-units
 	Milli                // 0.5: muster.Milli
 	Quotas               // 64, or { H100 = 64 }: []muster.Quota sorted by model
@@ -25,7 +32,7 @@ const (
 	Ints                 // [0, 3]: []int
 	Map                  // { a = "b" }: []muster.Label sorted by key, or map[string]string
 	TextMap              // { A = "b" } with run-time values: []muster.EnvVar in the file's order
-	Any                  // of arguments that are not built yet: their value is not looked at
+	Any                  // any expression, as it is: hclsyntax.Expression; of arguments that are not built yet nothing
 	item                 // a value in a list or map
 )
 
@@ -33,6 +40,14 @@ const (
 type Body struct {
 	Attrs  []Attr
 	Blocks []Block
+	Free   string // the Field, of []Free, that takes arguments whose names are the user's own; "" = there are none
+}
+
+// Free is an argument with a name of the user's own.
+type Free struct {
+	Name string
+	At   hcl.Range // of the name
+	Expr hclsyntax.Expression
 }
 
 // Attr is an argument.

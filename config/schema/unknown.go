@@ -36,10 +36,6 @@ func (d *Decoder) unknownBlock(table *Body, within string, b *hclsyntax.Block) {
 		}
 		return
 	}
-	if b.Type == "dynamic" {
-		d.later(b.TypeRange, "block", b.Type, within)
-		return
-	}
 	say := d.suggest(table, within, b.Type, "")
 	d.error(&b.TypeRange, summary, "A block of type %q is not expected here. %s", b.Type, say)
 }
@@ -61,10 +57,24 @@ func (d *Decoder) suggest(table *Body, within, name, value string) string {
 	for i := range table.Blocks {
 		names = append(names, table.Blocks[i].Name)
 	}
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		return fmt.Sprintf("Did you mean %q?", near)
 	}
-	if len(names) == 0 {
+	names = names[:0] // what is not built yet helps nobody
+	for i := range table.Attrs {
+		if !table.Attrs[i].Later {
+			names = append(names, table.Attrs[i].Name)
+		}
+	}
+	for i := range table.Blocks {
+		if !table.Blocks[i].Later {
+			names = append(names, table.Blocks[i].Name)
+		}
+	}
+	switch {
+	case table.Free != "":
+		return "Here stand values with names of your own: write  " + name + " = \"…\"."
+	case len(names) == 0:
 		return "Nothing stands here."
 	}
 	return "Here stand: " + strings.Join(names, ", ") + "."
@@ -150,8 +160,8 @@ func labelOf(b *Block) string {
 	return fmt.Sprintf(" %q", strings.ToUpper(b.Label))
 }
 
-// nearest is the name that was probably meant; "" when none is near.
-func nearest(given string, names []string) string {
+// Nearest is the name that was probably meant; "" when none is near.
+func Nearest(given string, names []string) string {
 	best, distance := "", min(3, 1+len(given)/3)
 	for _, name := range names {
 		n := levenshtein.Distance(given, name, nil)

@@ -20,12 +20,17 @@ import (
 // value reads an argument's value by its kind; ok is false when it was refused.
 func (d *Decoder) value(entry *Attr, a *hclsyntax.Attribute) (value any, ok bool) {
 	switch entry.Kind {
+	case Any:
+		return a.Expr, true
 	case Bool:
 		return d.bool(entry, a.Expr)
+	case Not:
+		v, ok := d.bool(entry, a.Expr)
+		return v != true, ok
 	case Int:
 		n, ok := d.int(entry, a.Expr)
 		return n, ok && d.notZero(entry, a.Expr, n == 0)
-	case Number, Cores, Money, Milli:
+	case Number, Cores, Share, Money, Milli:
 		return d.fraction(entry, a.Expr)
 	case Quotas:
 		return d.quotas(entry, a.Expr)
@@ -62,21 +67,26 @@ func (d *Decoder) notZero(entry *Attr, e hclsyntax.Expression, zero bool) bool {
 	return true
 }
 
-// literal gives the value of a number, bool, null or text without ${…}; anything else is explained.
+// literal gives the value of a number, bool or text, evaluated where it is computed; anything else is explained.
 func (d *Decoder) literal(entry *Attr, e hclsyntax.Expression) (cty.Value, bool) {
+	e, ok := d.reduce(entry, e)
+	if !ok {
+		return cty.NilVal, false
+	}
 	switch e := e.(type) {
-	case *hclsyntax.ParenthesesExpr:
-		return d.literal(entry, e.Expression)
 	case *hclsyntax.LiteralValueExpr:
-		if e.Val.IsNull() {
+		switch {
+		case e.Val.IsNull() && d.asWritten(e):
 			d.wrong(entry, e, "null is no value here. Leave %q out for its default.", entry.Name)
+			return cty.NilVal, false
+		case e.Val.IsNull():
+			d.wrong(entry, e, "%s is null, and %q needs a value.", d.source(e), entry.Name)
+			return cty.NilVal, false
+		case e.Val.Type() == cty.Number && tooLarge(e.Val.AsBigFloat()):
+			d.wrong(entry, e, "The number is too large.")
 			return cty.NilVal, false
 		}
 		return e.Val, true
-	case *hclsyntax.UnaryOpExpr:
-		if inner, ok := e.Val.(*hclsyntax.LiteralValueExpr); ok && e.Op == hclsyntax.OpNegate && inner.Val.Type() == cty.Number {
-			return inner.Val.Negate(), true
-		}
 	case *hclsyntax.TemplateExpr, *hclsyntax.TemplateWrapExpr:
 		parts, ok := d.parts(entry, e, false)
 		if !ok {
@@ -89,21 +99,34 @@ func (d *Decoder) literal(entry *Attr, e hclsyntax.Expression) (cty.Value, bool)
 		return cty.StringVal(text.String()), true
 	case *hclsyntax.TupleConsExpr:
 		d.wrong(entry, e, "%s, not a list.", d.wants(entry))
-		return cty.NilVal, false
 	case *hclsyntax.ObjectConsExpr:
 		d.wrong(entry, e, "%s, not a map.", d.wants(entry))
-		return cty.NilVal, false
 	}
-	d.expression(entry, e)
 	return cty.NilVal, false
+}
+
+var plain = regexp.MustCompile(`^(?:-?\s*[0-9][0-9.eE+-]*|true|false|null)$`)
+
+// asWritten says whether a literal stands in the file as it is, and was not computed.
+func (d *Decoder) asWritten(e hclsyntax.Expression) bool {
+	return plain.MatchString(d.source(e)) || strings.HasPrefix(d.source(e), `"`)
+}
+
+// got says what a computed value is, behind what was wanted; "" for one that anybody can see.
+func (d *Decoder) got(e hclsyntax.Expression, v cty.Value) string {
+	if d.asWritten(e) || d.source(e) == "…" {
+		return ""
+	}
+	return fmt.Sprintf("; %s is %s", d.source(e), describe(v))
 }
 
 // wants says what a kind looks like.
 func (d *Decoder) wants(entry *Attr) string {
 	what := map[Kind]string{
 		String: "a string, as in \"…\"", Scalar: "a string, as in \"…\"", Text: "a string, as in \"…\"", Bool: "true or false",
-		Int: "a whole number, as in 4", Number: "a number, as in 2.5", Money: "a number, as in 2.10", Milli: "a number, as in 2 or 0.5",
-		Quotas: "a whole number, as in 64, or a map by GPU model, as in { H100 = 64 }", Cores: "a number, as in 4 or 0.5",
+		Not: "true or false", Int: "a whole number, as in 4", Number: "a number, as in 2.5", Money: "a number, as in 2.10",
+		Milli: "a number, as in 2 or 0.5", Quotas: "a whole number, as in 64, or a map by GPU model, as in { H100 = 64 }",
+		Cores: "a number, as in 4 or 0.5", Share: "a part of one GPU, as in 0.5",
 		Duration: "a string with a unit, as in \"90s\", \"4h\" or \"3d\"", Size: "a string with a unit, as in \"64GiB\"",
 		Strings: "a list of strings, as in [\"a\", \"b\"]", Texts: "a list of strings, as in [\"a\", \"b\"]",
 		Ints: "a list of whole numbers, as in [0, 3]", Map: "a map, as in { key = \"value\" }", TextMap: "a map, as in { NAME = \"value\" }",
@@ -120,7 +143,7 @@ func (d *Decoder) bool(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		return nil, false
 	}
 	if v.Type() != cty.Bool {
-		d.wrong(entry, e, "%s, without quotes.", d.wants(entry))
+		d.wrong(entry, e, "%s, without quotes%s.", d.wants(entry), d.got(e, v))
 		return nil, false
 	}
 	return v.True(), true
@@ -134,11 +157,11 @@ func (d *Decoder) number(entry *Attr, e hclsyntax.Expression) (*big.Float, bool)
 	if v.Type() == cty.Number {
 		return v.AsBigFloat(), true
 	}
-	if v.Type() == cty.String && regexp.MustCompile(`^\d+(\.\d+)?$`).MatchString(v.AsString()) {
+	if v.Type() == cty.String && d.asWritten(e) && regexp.MustCompile(`^\d+(\.\d+)?$`).MatchString(v.AsString()) {
 		d.wrong(entry, e, "%q is a number: write it without quotes, %s = %s.", entry.Name, entry.Name, v.AsString())
 		return nil, false
 	}
-	d.wrong(entry, e, "%s.", d.wants(entry))
+	d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, v))
 	return nil, false
 }
 
@@ -150,11 +173,11 @@ func (d *Decoder) int(entry *Attr, e hclsyntax.Expression) (int, bool) {
 	if n, exact := f.Int64(); exact == big.Exact && n > -1<<31 && n < 1<<31 {
 		return int(n), true
 	}
-	d.wrong(entry, e, "%s.", d.wants(entry))
+	d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, cty.NumberVal(f)))
 	return 0, false
 }
 
-// fraction reads Number, Money, Milli and Cores.
+// fraction reads what may have decimals.
 func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 	f, ok := d.number(entry, e)
 	if !ok {
@@ -162,6 +185,9 @@ func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 	}
 	n, _ := f.Float64()
 	switch {
+	case entry.Kind == Share && (n <= 0 || n > 1):
+		d.wrong(entry, e, "%q is a part of one GPU: more than 0, less than 1.", entry.Name)
+		return nil, false
 	case n < 0 || n > 1e9:
 		d.wrong(entry, e, "%q is a number from 0 to a billion.", entry.Name)
 		return nil, false
@@ -174,17 +200,18 @@ func (d *Decoder) fraction(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		return int64(n*1e6 + 0.5), true
 	}
 	milli := n * 1000
-	if rounded := int64(milli + 0.5); milli-float64(rounded) < 1e-6 && float64(rounded)-milli < 1e-6 {
-		if entry.Kind == Milli {
+	if rounded := muster.MilliCores(milli + 0.5); milli-float64(rounded) < 1e-6 && float64(rounded)-milli < 1e-6 {
+		switch {
+		case entry.Kind == Cores:
+			return rounded, true
+		case entry.Kind == Milli:
 			return muster.Milli(rounded), true
+		case rounded == 1000: // all of it
+			return muster.MilliGPUs(0), true
 		}
-		return muster.MilliCores(rounded), true
+		return muster.MilliGPUs(rounded), true
 	}
-	if entry.Kind == Milli {
-		d.wrong(entry, e, "%q is counted in thousandths: at most three decimals.", entry.Name)
-		return nil, false
-	}
-	d.wrong(entry, e, "%q is counted in thousandths of a core: at most three decimals.", entry.Name)
+	d.wrong(entry, e, "%q is counted in thousandths: at most three decimals.", entry.Name)
 	return nil, false
 }
 
@@ -193,16 +220,20 @@ func (d *Decoder) string(entry *Attr, e hclsyntax.Expression) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if v.Type() != cty.String {
+	switch {
+	case v.Type() == cty.String:
+		return v.AsString(), true
+	case d.asWritten(e):
 		d.wrong(entry, e, "%q is a string: write it in quotes, %s.", entry.Name, quoted(entry, d.source(e)))
-		return "", false
+	default:
+		d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, v))
 	}
-	return v.AsString(), true
+	return "", false
 }
 
 // quoted shows a value in quotes, behind the argument's name unless it is an item of a list.
 func quoted(entry *Attr, value string) string {
-	if entry.Kind == Strings || entry.Kind == Texts {
+	if slices.Contains([]Kind{Strings, Texts, Map, TextMap, item}, entry.Kind) {
 		return fmt.Sprintf("%q", value)
 	}
 	return fmt.Sprintf("%s = %q", entry.Name, value)
@@ -216,7 +247,7 @@ func (d *Decoder) word(entry *Attr, e hclsyntax.Expression, s string) (any, bool
 		return nil, false
 	case entry.Words != nil && !slices.Contains(entry.Words, s):
 		say := "It is " + orList(entry.Words) + "."
-		if near := nearest(s, entry.Words); near != "" {
+		if near := Nearest(s, entry.Words); near != "" {
 			say = fmt.Sprintf("Did you mean %q?", near)
 		}
 		d.wrong(entry, e, "%q is not a value of %q. %s", s, entry.Name, say)
@@ -239,11 +270,11 @@ func (d *Decoder) unit(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		return nil, false
 	}
 	switch {
-	case v.Type() == cty.Number:
+	case v.Type() == cty.Number && d.asWritten(e):
 		d.wrong(entry, e, "A bare number has no unit: say %s.", bareNumber(entry.Kind, d.source(e)))
 		return nil, false
 	case v.Type() != cty.String:
-		d.wrong(entry, e, "%s.", d.wants(entry))
+		d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, v))
 		return nil, false
 	}
 	s := v.AsString()
@@ -325,12 +356,9 @@ func oursForDuration(s string) string {
 }
 
 func (d *Decoder) list(entry *Attr, e hclsyntax.Expression) (any, bool) {
-	for {
-		p, ok := e.(*hclsyntax.ParenthesesExpr)
-		if !ok {
-			break
-		}
-		e = p.Expression
+	e, ok := d.reduce(entry, e)
+	if !ok {
+		return nil, false
 	}
 	tuple, isList := e.(*hclsyntax.TupleConsExpr)
 	if !isList {
@@ -338,12 +366,13 @@ func (d *Decoder) list(entry *Attr, e hclsyntax.Expression) (any, bool) {
 		if item.Kind == Ints {
 			item.Kind = Int
 		}
-		if _, ok := d.literal(&item, e); ok {
+		if v, ok := d.literal(&item, e); ok && d.asWritten(e) {
 			d.wrong(entry, e, "%q is a list: write it in brackets, %s = [%s].", entry.Name, entry.Name, d.source(e))
+		} else if ok {
+			d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, v))
 		}
 		return nil, false
 	}
-	ok := true
 	var items []any
 	for i, x := range tuple.Exprs {
 		d.Places[fmt.Sprintf("%s[%d]", d.at, i)] = *firstLine(ptr(x.Range()))
@@ -373,14 +402,17 @@ func (d *Decoder) item(entry *Attr, e hclsyntax.Expression) (any, bool) {
 }
 
 func (d *Decoder) pairs(entry *Attr, e hclsyntax.Expression) (any, bool) {
+	e, ok := d.reduce(entry, e)
+	if !ok {
+		return nil, false
+	}
 	object, isMap := e.(*hclsyntax.ObjectConsExpr)
 	if !isMap {
-		if _, ok := d.literal(entry, e); ok {
-			d.wrong(entry, e, "%s.", d.wants(entry))
+		if v, ok := d.literal(entry, e); ok {
+			d.wrong(entry, e, "%s%s.", d.wants(entry), d.got(e, v))
 		}
 		return nil, false
 	}
-	ok := true
 	var labels []muster.Label
 	lines := map[string]int{}
 	for _, item := range object.Items {

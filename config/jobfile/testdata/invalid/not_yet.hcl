@@ -1,7 +1,6 @@
-# 13 mistakes
+# 12 mistakes
 job "a" {
   type        = "service"
-  queue       = "research/nlp"
   start_after = "2026-12-24T18:00:00+01:00"
   array {
     size = 200

@@ -1,6 +1,6 @@
 job "a" {
   task "a" {
     command = "echo"
-    args    = [format("%03d", 3)]
+    args    = [format("%03d", rank)]
   }
 }

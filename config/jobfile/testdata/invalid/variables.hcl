@@ -1,13 +1,34 @@
-# 3 mistakes
+# 9 mistakes
 variable "epochs" {
+  type    = "number"
   default = 3
 }
+variable "lr" {
+  type    = number
+  default = "fast"
+}
+variable "corpus" {
+  type = string
+}
+variable "seeds" {
+  type    = list
+  default = [1]
+}
+variable "two-words" {
+  default = 1
+}
+variable "copy" {
+  default = var.lr
+}
+variable "lr" {
+  default = 1
+}
 locals {
-  corpus = "/data"
+  steps = 10 * var.epoch
 }
 job "a" {
   task "a" {
     command = "echo"
-    args    = ["${var.epochs}"]
+    args    = ["${var.corpus}", var.model]
   }
 }
