@@ -34,6 +34,7 @@ type Machine struct {
 	paused  int // faults that keep its agent stopped
 	still   int // faults that keep everything stopped
 	agent   *exec.Cmd
+	cuts    []check.Instant // when its power was cut, and every process of it gone
 	closing bool
 	wait    sync.WaitGroup
 }
@@ -86,6 +87,7 @@ func (m *Machine) cut() {
 	if m.boot != nil {
 		m.boot.cut()
 		m.boot = nil
+		m.cuts = append(m.cuts, now())
 	}
 }
 

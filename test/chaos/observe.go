@@ -153,6 +153,7 @@ func (m *Machine) journal(node string) (events []check.Event, panics []string, e
 		if intent, ok := known[event.Alloc]; ok {
 			event.Job, event.Attempt, event.Group, event.Rank = intent.Job, intent.Attempt, intent.Group, intent.Rank
 			event.Slots, event.Boot = intent.Slots, intent.Boot
+			event.Gone = goneBy(m.cuts, intent.Time, *event)
 		}
 	}
 	return events, panics, lines.Err()

@@ -264,6 +264,7 @@ func (r *run) judge(calls string) {
 			t.Errorf("a process panicked: %s", p)
 		}
 	}
+	h.Events = withoutTheOthers(h.Events)
 	name(h)
 	if h.Beats, err = r.world.beats(); err != nil {
 		t.Errorf("lines of tasks: %v", err)
