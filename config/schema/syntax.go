@@ -149,6 +149,7 @@ func unclosedBracket(s *slip) bool {
 		what = "the values of a map"
 	case "Missing argument separator":
 		what = "the arguments of a function"
+	case "Missing expression": // the end of the file
 	default:
 		return false
 	}
@@ -165,7 +166,7 @@ func unclosedBracket(s *slip) bool {
 		return false
 	}
 	last := open[len(open)-1]
-	if opener := &s.tokens[last]; s.tokens[min(s.at, len(s.tokens)-1)].Range.Start.Line > opener.Range.Start.Line && !strings.HasPrefix(s.line, `"`) {
+	if opener := &s.tokens[last]; what == "" || s.tokens[min(s.at, len(s.tokens)-1)].Range.Start.Line > opener.Range.Start.Line && !strings.HasPrefix(s.line, `"`) {
 		return s.sayAt(last, "Bracket without its end", "No %s closes what begins here.", closers[opener.Type])
 	}
 	return s.say("Missing comma", "A comma stands between %s.", what)
