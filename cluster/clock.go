@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"time"
+
+	"github.com/musterhpc/muster/cluster/duty"
 )
 
 // Clock is the two clocks a server reads.
@@ -13,7 +15,7 @@ type Clock struct {
 }
 
 // Boot is a moment since the machine started, suspension included. Zero is before everything.
-type Boot time.Duration
+type Boot = duty.Boot
 
 func (c Clock) withDefaults() Clock {
 	if c.Wall == nil {

@@ -1,70 +1,47 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/musterhpc/muster/cluster/duty"
 )
 
-// contact knows the quorum contact of a leader: the latest moment at which a majority of the voters is known to have taken
-// this server for the leader of its term. Evidence counts from when it was SENT: a follower that accepts an AppendEntries had
-// promised, at some moment after it was sent, to follow no older term. So whoever waits until the value is later than a
-// moment knows that no other leader had been elected by then, however late the answers come in. (Raft's own VerifyLeader
-// counts answers when they arrive, whenever the question was sent.)
+// contact is duty.Contact for many callers, who may wait for a change of it.
 type contact struct {
 	self raft.ServerID
 	boot func() Boot
 	// voters gives raft's newest configuration. One that is a single change behind is as good: majorities of both overlap.
 	voters func() []raft.Server
 
-	mu      sync.Mutex
-	term    uint64 // of the leadership that the evidence is for; 0 = not leading
-	peers   map[raft.ServerID]peerContact
-	changed chan struct{} // closed when evidence comes in or the term changes
-}
-
-type peerContact struct {
-	sent  Boot   // when the last AppendEntries that the peer accepted in this term was sent
-	match uint64 // the highest index that it is known to hold
+	mu       sync.Mutex
+	evidence *duty.Contact
+	changed  chan struct{} // closed when evidence comes in or the term changes
 }
 
 func newContact(self raft.ServerID, boot func() Boot, voters func() []raft.Server) *contact {
-	return &contact{self: self, boot: boot, voters: voters, peers: map[raft.ServerID]peerContact{}, changed: make(chan struct{})}
+	return &contact{self: self, boot: boot, voters: voters, evidence: duty.NewContact(), changed: make(chan struct{})}
 }
 
 // accepted records that peer accepted, in term, an AppendEntries sent at sent, after which it holds everything up to match.
 func (c *contact) accepted(peer raft.ServerID, term uint64, sent Boot, match uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if term < c.term {
-		return
-	}
-	c.enter(term)
-	p := c.peers[peer]
-	p.sent, p.match = max(p.sent, sent), max(p.match, match)
-	c.peers[peer] = p
-	c.wake()
-}
-
-// enter forgets the evidence of other terms. Raft sends before its leadership is announced, so evidence may come first.
-func (c *contact) enter(term uint64) {
-	if c.term != term {
-		c.term = term
-		clear(c.peers)
+	if c.evidence.Accepted(string(peer), term, sent, match) {
+		c.wake()
 	}
 }
 
-// lead begins the leadership of term; end ends it.
+// lead begins the leadership of term.
 func (c *contact) lead(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.enter(term)
+	c.evidence.Lead(term)
 	c.wake()
 }
 
@@ -74,33 +51,17 @@ func (c *contact) wake() {
 }
 
 // value gives quorum contact in term, and a channel that closes when it may have changed; 0 when another term has begun.
-// Alone, a leader is in contact always.
 func (c *contact) value(term uint64) (Boot, <-chan struct{}) {
 	servers := c.voters()
+	voters := make([]string, 0, len(servers))
+	for _, s := range servers {
+		if s.Suffrage == raft.Voter {
+			voters = append(voters, string(s.ID))
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.term != term {
-		return 0, c.changed
-	}
-	var reached []Boot
-	voters := 0
-	for _, s := range servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if s.ID == c.self {
-			reached = append(reached, c.boot())
-		} else if p, ok := c.peers[s.ID]; ok {
-			reached = append(reached, p.sent)
-		}
-	}
-	need := voters/2 + 1
-	if voters == 0 || len(reached) < need {
-		return 0, c.changed
-	}
-	slices.SortFunc(reached, func(a, b Boot) int { return cmp.Compare(b, a) })
-	return reached[need-1], c.changed
+	return c.evidence.Value(term, string(c.self), c.boot(), voters), c.changed
 }
 
 // wait waits until quorum contact in term is later than since; nudge asks raft for a heartbeat now.
@@ -123,11 +84,10 @@ func (c *contact) wait(ctx context.Context, term uint64, since Boot, nudge func(
 }
 
 // peer gives what is known of a peer in term.
-func (c *contact) peer(term uint64, id raft.ServerID) (peerContact, bool) {
+func (c *contact) peer(term uint64, id raft.ServerID) (duty.Heard, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, ok := c.peers[id]
-	return p, ok && c.term == term
+	return c.evidence.Peer(term, string(id))
 }
 
 // contactTransport is raft's transport; it notes when each AppendEntries that is then accepted was sent.
@@ -190,7 +150,7 @@ func (t *contactTransport) awaitPeer(id raft.ServerID, term uint64, since Boot) 
 	tick := time.NewTicker(peerLook)
 	defer tick.Stop()
 	for t.leads(term) {
-		if p, ok := t.contact.peer(term, id); ok && p.sent > since {
+		if p, ok := t.contact.peer(term, id); ok && p.Sent > since {
 			return
 		}
 		select {

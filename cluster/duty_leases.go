@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/cluster/duty"
 	"github.com/musterhpc/muster/fsm/state"
 	"github.com/musterhpc/muster/wire"
 )
@@ -14,14 +15,14 @@ import (
 // keepLeases answers renewals as quorum contact comes, and ends what has run out.
 func (l *leadership) keepLeases(ctx context.Context) error {
 	s := l.server
-	ticker := time.NewTicker(leaseTick)
+	ticker := time.NewTicker(duty.LeaseTick)
 	defer ticker.Stop()
 	ends := make(chan struct{}, 1) // capacity 1: one batch of ends is proposed at a time
 	for {
 		contact, changed := s.contact.value(l.term)
 		now := s.config.Clock.Boot()
-		l.leases.settle(now, contact, s.hub.newest().snapshot)
-		if !l.leases.waiting() {
+		l.leases.Settle(now, contact, s.hub.newest().snapshot)
+		if !l.leases.Waiting() {
 			changed = nil
 		}
 		select {
@@ -33,10 +34,10 @@ func (l *leadership) keepLeases(ctx context.Context) error {
 			continue
 		case <-ticker.C:
 		}
-		before := l.leases.silent()
+		before := l.leases.Silent()
 		contact, _ = s.contact.value(l.term)
-		due := l.leases.tick(s.config.Clock.Boot(), contact, s.hub.newest().snapshot)
-		if !maps.Equal(before, l.leases.silent()) {
+		due := l.leases.Tick(s.config.Clock.Boot(), contact, s.hub.newest().snapshot)
+		if !maps.Equal(before, l.leases.Silent()) {
 			select {
 			case l.suspicion <- struct{}{}:
 			default:
@@ -70,7 +71,7 @@ func (l *leadership) endLeases(ctx context.Context, ends []*state.EndLeases) {
 		}
 		if out.err == nil && out.result.Err != nil {
 			l.server.logger.Info("the state did not end leases", "node", ends[i].Node, "reason", out.result.Err)
-			l.leases.refused(ends[i])
+			l.leases.Refused(ends[i])
 		}
 	}
 }
@@ -83,14 +84,14 @@ func (s *Server) Renew(ctx context.Context, batch *wire.RenewBatch) (*wire.Renew
 	if err != nil {
 		return nil, err
 	}
-	r := l.leases.arrive(arrived, s.hub.newest().snapshot, batch)
+	r := l.leases.Arrive(arrived, s.hub.newest().snapshot, batch)
 	select {
 	case l.renewed <- struct{}{}:
 	default:
 	}
 	s.askHeartbeat()
 	select {
-	case ok := <-r.answer:
+	case ok := <-r.Answer:
 		s.metrics.answered(ok)
 		return &wire.RenewBatchReply{Ok: ok, Index: uint64(s.hub.newest().index)}, nil
 	case <-l.ctx.Done():
@@ -104,7 +105,7 @@ func (s *Server) Renew(ctx context.Context, batch *wire.RenewBatch) (*wire.Renew
 // it; another server passes it on as a renewal with silent set.
 func (s *Server) NodeSilent(node muster.NodeID, session string) {
 	if l := s.leadership.Load(); l != nil {
-		l.leases.broke(s.config.Clock.Boot(), s.hub.newest().snapshot, node, session)
+		l.leases.Broke(s.config.Clock.Boot(), s.hub.newest().snapshot, node, session)
 	}
 }
 
@@ -115,7 +116,7 @@ func (s *Server) Suspects(ctx context.Context) (*wire.SuspectsReply, error) {
 		return nil, err
 	}
 	reply := &wire.SuspectsReply{}
-	silent := l.leases.silent()
+	silent := l.leases.Silent()
 	for _, id := range slices.Sorted(maps.Keys(silent)) {
 		reply.Nodes = append(reply.Nodes, &wire.Suspect{Node: uint32(id), Reason: silent[id]})
 	}

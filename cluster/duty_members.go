@@ -105,6 +105,6 @@ func (l *leadership) changeMember(c *change) raft.Future {
 // caughtUp says whether a server holds nearly all of the log and was heard of lately.
 func (l *leadership) caughtUp(id raft.ServerID) bool {
 	p, ok := l.server.contact.peer(l.term, id)
-	recent := l.server.config.Clock.Boot() - p.sent
-	return ok && recent < Boot(promoteRecent) && p.match+promoteLag >= l.server.raft.LastIndex()
+	recent := l.server.config.Clock.Boot() - p.Sent
+	return ok && recent < Boot(promoteRecent) && p.Match+promoteLag >= l.server.raft.LastIndex()
 }

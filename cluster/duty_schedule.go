@@ -92,7 +92,7 @@ const disagreement = time.Second
 
 // plan makes one pass and commits it; more: the plan was full; taken: something of it was, or there was nothing to take.
 func (l *leadership) plan(ctx context.Context) (more, taken bool, err error) {
-	signals := scheduler.Signals{Suspect: l.leases.silent(), Load: l.leases.loads()}
+	signals := scheduler.Signals{Suspect: l.leases.Silent(), Load: l.leases.Loads()}
 	began := time.Now()
 	plan := l.planner.pass(signals, muster.TimeOf(l.server.config.Clock.Wall()))
 	l.server.metrics.passed(plan.Gangs, time.Since(began))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/cluster/duty"
 	"github.com/musterhpc/muster/fsm/state"
 )
 
@@ -24,40 +25,11 @@ func (l *leadership) every(ctx context.Context, tick time.Duration, f func(conte
 	}
 }
 
-// backoffKey is one delay of a job: a later attempt's is another one.
-type backoffKey struct {
-	job     muster.JobID
-	attempt uint32
-}
-
-// backoffs measures delays on a monotonic clock, from when this leader first saw them; a new leader begins anew, so that a
-// delay is never cut short.
-type backoffs map[backoffKey]Boot
-
-// due gives the jobs whose delay has passed, at most as many as one entry should name.
-func (b *backoffs) due(now Boot, s *state.Snapshot) []muster.JobID {
-	seen := backoffs{}
-	var due []muster.JobID
-	for job := range s.BackingOff() {
-		key := backoffKey{job.ID, job.Attempt}
-		since, known := (*b)[key]
-		if !known {
-			since = now
-		}
-		seen[key] = since
-		if now >= since+Boot(job.Backoff) && len(due) < state.PurgeBatch {
-			due = append(due, job.ID)
-		}
-	}
-	*b = seen
-	return due
-}
-
 // wakeBackoffs makes jobs eligible whose delay has passed.
 func (l *leadership) wakeBackoffs(ctx context.Context) error {
-	seen := backoffs{}
+	seen := duty.Backoffs{}
 	return l.every(ctx, backoffTick, func(ctx context.Context) error {
-		due := seen.due(l.server.config.Clock.Boot(), l.server.hub.newest().snapshot)
+		due := seen.Due(l.server.config.Clock.Boot(), l.server.hub.newest().snapshot)
 		if len(due) == 0 {
 			return nil
 		}
@@ -88,11 +60,22 @@ func (l *leadership) endDrains(ctx context.Context) error {
 	})
 }
 
+// endWaits cancels jobs that were to start by a time which has passed. It is wall-clock time: people set it.
+func (l *leadership) endWaits(ctx context.Context) error {
+	return l.every(ctx, startTick, func(ctx context.Context) error {
+		jobs := duty.Overdue(l.server.hub.newest().snapshot, muster.TimeOf(l.server.config.Clock.Wall()))
+		if len(jobs) == 0 {
+			return nil
+		}
+		return l.proposeOne(ctx, &state.StartDue{Term: l.term, Jobs: jobs})
+	})
+}
+
 // purge forgets ended jobs that have outlived their retention. (Request ids are forgotten by each entry.)
 func (l *leadership) purge(ctx context.Context) error {
 	return l.every(ctx, purgeTick, func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			jobs := outlived(l.server.hub.newest().snapshot, l.server.config.Clock.Wall(), keepJobs)
+			jobs := duty.Outlived(l.server.hub.newest().snapshot, keptSince(l.server.config.Clock.Wall()), keepJobs)
 			if len(jobs) == 0 {
 				return nil
 			}
@@ -102,26 +85,4 @@ func (l *leadership) purge(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// outlived gives ended jobs to forget, those that ended first, at most as many as one entry should name.
-func outlived(s *state.Snapshot, now time.Time, keep int) []muster.JobID {
-	var jobs []muster.JobID
-	for id := range s.Ended(keptSince(now)) {
-		if len(jobs) == state.PurgeBatch {
-			return jobs
-		}
-		jobs = append(jobs, id)
-	}
-	excess := s.JobCount() - keep
-	if len(jobs) > 0 || excess <= 0 {
-		return jobs
-	}
-	for id := range s.Ended(muster.TimeOf(now)) {
-		if len(jobs) == min(excess, state.PurgeBatch) {
-			return jobs
-		}
-		jobs = append(jobs, id)
-	}
-	return jobs
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/cluster/duty"
 	"github.com/musterhpc/muster/fsm/state"
 	"github.com/musterhpc/muster/wire"
 )
@@ -23,7 +24,7 @@ type leadership struct {
 	wait   sync.WaitGroup
 	ready  chan struct{} // closed once the state here has everything that was ever committed before this term
 
-	leases    *leaseTable
+	leases    *duty.Leases
 	renewed   chan struct{} // renewals have arrived
 	planner   *planner
 	suspicion chan struct{} // who is suspect has changed
@@ -100,7 +101,7 @@ func (s *Server) lead() *leadership {
 	l := &leadership{server: s, term: s.raft.CurrentTerm(), ready: make(chan struct{}),
 		renewed: make(chan struct{}, 1), suspicion: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(s.life)
-	l.leases = newLeaseTable(s.config.Clock.Boot())
+	l.leases = duty.NewLeases(s.config.Clock.Boot())
 	l.planner = newPlanner()
 	l.planLines = lines{log: s.logger, every: time.Second}
 	s.contact.lead(l.term)
@@ -133,6 +134,7 @@ func (l *leadership) run() {
 	l.duty("leases", l.keepLeases)
 	l.duty("back-offs", l.wakeBackoffs)
 	l.duty("drains", l.endDrains)
+	l.duty("start limits", l.endWaits)
 	l.duty("purge", l.purge)
 	l.duty("members", l.keepMembers)
 	l.duty("tell", l.tell)

@@ -13,6 +13,7 @@ const (
 
 	backoffTick = 100 * time.Millisecond
 	drainTick   = time.Second
+	startTick   = 200 * time.Millisecond
 	purgeTick   = 10 * time.Second
 	membersTick = time.Second
 )

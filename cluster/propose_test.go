@@ -13,10 +13,10 @@ func TestALeaderStuckInATransferEnds(t *testing.T) {
 	var ended []error
 	g := &transferGuard{limit: time.Second, fatal: func(err error) { ended = append(ended, err) }, now: func() Boot { return now }}
 	g.note(raft.ErrLeadershipTransferInProgress)
-	now += second
+	now += Boot(time.Second)
 	g.note(nil) // it got through
 	g.note(raft.ErrLeadershipTransferInProgress)
-	now += second
+	now += Boot(time.Second)
 	g.note(raft.ErrLeadershipTransferInProgress)
 	if len(ended) != 0 {
 		t.Fatal("ended before two election timeouts of refusals")

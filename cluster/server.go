@@ -232,7 +232,7 @@ func (s *Server) handOver() {
 	}
 	for _, server := range s.raftServers() {
 		p, ok := s.contact.peer(l.term, server.ID)
-		fresh := ok && s.config.Clock.Boot()-p.sent < Boot(transferRecent) && p.match >= s.raft.LastIndex()
+		fresh := ok && s.config.Clock.Boot()-p.Sent < Boot(transferRecent) && p.Match >= s.raft.LastIndex()
 		if server.Suffrage != raft.Voter || !fresh {
 			continue
 		}
