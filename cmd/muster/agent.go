@@ -122,6 +122,8 @@ func (a *agent) start(ctx context.Context) error {
 			return err
 		}
 		servers = []string{address}
+	} else if err = a.measureLibraries(); err != nil { // memberlist's
+		return err
 	} else if lookup, err = a.observe(); err != nil {
 		return err
 	}
@@ -159,6 +161,9 @@ func (a *agent) startServer(username string) (address string, err error) {
 		return "", err
 	}
 	a.headroom = make([]byte, serverHeadroom)
+	if err := a.measureLibraries(); err != nil {
+		return "", err
+	}
 	settings := cluster.Config{
 		DataDir: filepath.Join(c.DataDir, "server"), Name: c.Name, ClusterID: c.Cluster, Version: version,
 		RPCAddress: address, HTTPAddress: web.Addr().String(), RaftListener: raft,
@@ -178,6 +183,7 @@ func (a *agent) startServer(username string) (address string, err error) {
 	})
 	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username, Checkpoints: c.Server.Checkpoints,
 		Metrics: scrapeHandler(a.registry, a.log.Named("metrics")), ParseJobs: parseAway})
+	a.registry.MustRegister(server.Collectors()...)
 	a.registry.MustRegister(service.Collectors()...)
 	a.parts = append(a.parts, service.Stop)
 	local, err := listenUnix(filepath.Join(c.DataDir, "api.sock"))
@@ -257,6 +263,13 @@ func (a *agent) startWorker(ctx context.Context, servers []string, lookup func(c
 		ReserveCores: w.Reserve.Cores, ReserveMemory: w.Reserve.Memory, AllowRoot: w.AllowRoot, Binary: binary, Logger: a.log.Named("worker"),
 	}
 	options.PortLow, options.PortHigh = w.PortLow, w.PortHigh
+	options.Metrics = worker.NewMetrics()
+	a.registry.MustRegister(options.Metrics.Collectors()...)
+	if c.Server == nil {
+		if err := a.startMonitor(options.Metrics); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
 	for key, value := range w.Labels {
 		options.Labels = append(options.Labels, muster.Label{Key: key, Value: value}) // the worker sorts them
 	}

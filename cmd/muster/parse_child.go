@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -68,10 +70,11 @@ func (a *app) parseCommand() *cobra.Command {
 
 // readFile parses; a directory must be absolute, and no other file is read.
 func readFile(q *fileQuestion) (*fileAnswer, error) {
-	if len(q.Variables) > 0 {
-		return &fileAnswer{Diagnostics: []wire.DiagnosticJSON{{File: servedFile, Summary: "Variables", Detail: "variables are not supported yet"}}}, nil
+	var options jobfile.Options
+	for _, name := range slices.Sorted(maps.Keys(q.Variables)) {
+		options.Vars = append(options.Vars, jobfile.Var{Name: name, Value: q.Variables[name], From: "variables"})
 	}
-	specs, diagnostics := jobfile.Parse(servedFile, []byte(q.Source), jobfile.Options{})
+	specs, diagnostics := jobfile.Parse(servedFile, []byte(q.Source), options)
 	if diagnostics.HasErrors() {
 		return &fileAnswer{Diagnostics: (&invalidFiles{diagnostics}).json()}, nil
 	}

@@ -44,6 +44,15 @@ func TestAJobFileIsReadInAChild(t *testing.T) {
 	if err != nil || len(diagnostics) > 0 || len(jobs) != 1 || jobs[0].Name != "a" {
 		t.Fatalf("%v %v %v", jobs, diagnostics, err)
 	}
+	const varied = "variable \"n\" {\n  type = number\n}\njob \"a\" {\n  count = var.n\n  task \"t\" {\n    command = \"true\"\n  }\n}\n"
+	jobs, diagnostics, err = parseAway(t.Context(), varied, map[string]string{"n": "3"})
+	if err != nil || len(diagnostics) > 0 || len(jobs) != 1 || jobs[0].Groups[0].Count != 3 {
+		t.Errorf("%v %v %v", jobs, diagnostics, err)
+	}
+	const reads = "job \"a\" {\n  task \"t\" {\n    script = file(\"/etc/passwd\")\n  }\n}\n"
+	if _, diagnostics, err = parseAway(t.Context(), reads, nil); err != nil || len(diagnostics) == 0 {
+		t.Errorf("a server's files are not its clients': %v", err)
+	}
 	_, diagnostics, err = parseAway(t.Context(), "job \"a\" {\n  nodes = 2\n}\n", nil)
 	if err != nil || len(diagnostics) == 0 || diagnostics[0].Line != 2 || !strings.Contains(diagnostics[0].Detail, "count = 2") {
 		t.Errorf("%v %v", diagnostics, err)
