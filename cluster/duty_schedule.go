@@ -61,11 +61,11 @@ func (l *leadership) schedule(ctx context.Context) error {
 	defer l.planLines.flush()
 	l.planner.advance(snapshot, state.Changed{}, true)
 	for disagreed := 0; ; {
-		more, taken, err := l.plan(ctx)
+		done, err := l.plan(ctx)
 		if err != nil {
 			return err
 		}
-		if disagreed++; taken {
+		if disagreed++; done.taken {
 			disagreed = 0
 		}
 		if disagreed > 1 { // not once, from a change meanwhile: the refusal itself would wake the next pass, for ever
@@ -75,12 +75,13 @@ func (l *leadership) schedule(ctx context.Context) error {
 				return nil
 			case <-time.After(disagreement):
 			}
-		} else if !more {
+		} else if !done.more {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-feed.wake:
 			case <-l.suspicion:
+			case <-done.wake:
 			}
 		}
 		l.planner.advance(feed.take())
@@ -90,29 +91,43 @@ func (l *leadership) schedule(ctx context.Context) error {
 // disagreement is how long passes rest while the state refuses whole plans one after the other.
 const disagreement = time.Second
 
-// plan makes one pass and commits it; more: the plan was full; taken: something of it was, or there was nothing to take.
-func (l *leadership) plan(ctx context.Context) (more, taken bool, err error) {
+// passed is what came of a pass.
+type passed struct {
+	more  bool             // the plan was full
+	taken bool             // something of it was, or there was nothing to take
+	wake  <-chan time.Time // when the next pass is worth while though nothing changes; nil: never
+}
+
+// plan makes one pass and commits it.
+func (l *leadership) plan(ctx context.Context) (done passed, err error) {
 	signals := scheduler.Signals{Suspect: l.leases.Silent(), Load: l.leases.Loads()}
 	began := time.Now()
-	plan := l.planner.pass(signals, muster.TimeOf(l.server.config.Clock.Wall()))
+	now := muster.TimeOf(l.server.config.Clock.Wall())
+	plan := l.planner.pass(signals, now)
 	l.server.metrics.passed(plan.Gangs, time.Since(began))
-	if len(plan.Gangs) == 0 {
-		return false, true, nil
+	if plan.Wake > now {
+		done.wake = time.After(plan.Wake.Sub(now))
 	}
-	out := l.propose(ctx, &state.CommitPlan{Term: l.term, Gangs: plan.Gangs})[0]
+	if plan.Empty() {
+		done.taken = true
+		return done, nil
+	}
+	out := l.propose(ctx, plan.Command(l.term))[0]
 	switch {
 	case out.err != nil:
-		return false, false, out.err
+		return done, out.err
 	case out.result.Err != nil:
-		return false, false, out.result.Err
+		return done, out.result.Err
 	}
 	for _, r := range out.result.Refused {
 		l.server.logger.Debug("the state refused a placement", "job", r.Job, "reason", r.Reason)
 	}
 	l.server.metrics.refused(len(out.result.Refused))
-	l.planLines.say(time.Now(), hclog.Info, "plan committed", []any{"gangs", len(plan.Gangs), "refused", len(out.result.Refused),
+	l.planLines.say(time.Now(), hclog.Info, "plan committed", []any{"gangs", len(plan.Gangs), "evictions", len(plan.Evictions), "refused", len(out.result.Refused),
 		"index", uint64(out.index), "term", l.term})
-	return plan.More, len(out.result.Refused) < len(plan.Gangs), nil
+	done.more = plan.More
+	done.taken = len(out.result.Refused) == 0 || len(out.result.Refused) < len(plan.Gangs)+len(plan.Evictions)
+	return done, nil
 }
 
 // Explain answers why at the leader, of the newest pass.

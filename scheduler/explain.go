@@ -53,13 +53,14 @@ func (v *View) Explain(id muster.JobID, signals Signals, now muster.Time) (Expla
 		return e, true
 	}
 	q := v.queue(job.Queue)
-	e.Position, e.Ahead = q.standing(job)
+	g := v.open(signals, now)
+	e.Position, e.Ahead = g.standing(q, job)
 	e.AheadCount, e.Of = e.Position-1, q.pending
 	s := v.shape(job.Shape)
 	if s == nil {
 		return e, true
 	}
-	p := v.begin(signals)
+	p := g.pass
 	defer p.rollback(0)
 	v.learn(s)
 	k, free := p.blocked(s)
@@ -157,4 +158,59 @@ func (v *View) holders(names []string, now muster.Time) string {
 		words = append(words, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(words, "; ")
+}
+
+// near is a pending job seen from one that comes later.
+type near struct{ place }
+
+// standing is a pending job's place in its queue's order, from 1, and who is right before it, nearest first.
+func (a *agenda) standing(q *queue, j *muster.Job) (position int, ahead []muster.JobID) {
+	own := q.byKey[a.v.bucketKeyOf(a.v.snapshot, j)]
+	if own == nil {
+		return 0, nil
+	}
+	before, _ := own.jobs.below(j.ID, 0, nil)
+	at := a.placeOf(own, j.ID, before)
+	var all []near
+	var jobs []muster.JobID
+	count := 0
+	for _, b := range q.buckets {
+		p := a.placeOf(b, b.jobs.first(), 0)
+		p.job = j.ID
+		limit := j.ID
+		switch {
+		case at.before(p):
+			continue
+		case p.before(at):
+			limit = ^muster.JobID(0)
+		}
+		var n int
+		n, jobs = b.jobs.below(limit, MaxAhead, jobs[:0])
+		count += n
+		for _, id := range jobs {
+			p.job = id
+			all = append(all, near{p})
+		}
+		if len(all) > 64*MaxAhead {
+			all = nearest(all)
+		}
+	}
+	for _, n := range nearest(all) {
+		ahead = append(ahead, n.job)
+	}
+	return count + 1, ahead
+}
+
+// nearest keeps those that come last in the queue's order, the last first.
+func nearest(all []near) []near {
+	slices.SortFunc(all, func(a, b near) int {
+		switch {
+		case b.before(a.place):
+			return -1
+		case a.before(b.place):
+			return 1
+		}
+		return 0
+	})
+	return all[:min(len(all), MaxAhead)]
 }

@@ -18,8 +18,8 @@ type pass struct {
 	cands   []candidate
 	sorted  []int32
 	picks   []pick
-	lines   []line
-	scratch []int32 // nodes of narrowed candidates
+	scratch []int32                  // nodes of narrowed candidates
+	kept    map[int32]muster.SlotSet // held for jobs that wait, by node: they become free for nobody else
 }
 
 type loadSeen struct {

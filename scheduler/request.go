@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/fsm/state"
 )
 
 // shape is an interned shape with what placement works out once for all jobs that have it.
@@ -15,7 +16,14 @@ type shape struct {
 	order    []int   // of requests, the largest rank first: a small one always finds a gap that a large one would have filled
 	models   []*lane // that every rank with GPUs can use, by name; empty when no rank has GPUs
 	gpus     bool
-	failed   uint64 // number of the pass in which it could not be placed
+	need     amounts
+	gpuMilli int64 // of all ranks, in thousandths
+
+	failed    uint64      // number of the pass in which it could not be placed,
+	failedEnd muster.Time // when it would end then or later
+	unplanned uint64      // number of the pass in which nothing more is done for it
+	judged    uint64      // View.nodesVersion for which runs holds
+	runs      bool        // it would run if nothing else did
 }
 
 // request is a group of a shape: count equal ranks.
@@ -59,6 +67,8 @@ func (v *View) newShape(id muster.ShapeID, row *muster.Shape) *shape {
 		s.requests[i] = r
 		s.order = append(s.order, i)
 		s.gpus = s.gpus || r.gpus > 0
+		s.gpuMilli += int64(r.gpus) * int64(r.count) * 1000
+		s.need.add(amounts{float64(r.gpus) * 1000, float64(r.cores), float64(r.memory / state.MemoryUnit)}, float64(r.count))
 	}
 	slices.SortStableFunc(s.order, func(a, b int) int { return larger(&s.requests[a], &s.requests[b]) })
 	return s

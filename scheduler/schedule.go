@@ -3,6 +3,8 @@
 package scheduler
 
 import (
+	"time"
+
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/fsm/state"
 )
@@ -18,60 +20,194 @@ const MaxPlanRanks = 4096
 
 // Plan is what one pass decided.
 type Plan struct {
-	Gangs []state.GangPlacement // in the order they were decided; a job is in one at most
-	More  bool                  // the plan is full: commit it, advance, and schedule again
+	Gangs     []state.GangPlacement // in the order they were decided; a job is in one at most
+	Unhold    []muster.JobID        // whose holds have become useless
+	Evictions []state.Eviction      // after the gangs
+	Claims    []state.QueueClaim    // that differ from the state's
+	More      bool                  // the plan is full: commit it, advance, and schedule again
+	Wake      muster.Time           // a further pass then may decide something though nothing changes; 0 = none would
 }
 
-// Schedule decides what starts now. Jobs are tried in order: in a queue by priority, highest first, then by number; between
-// queues by number. A job starts as soon as its whole gang fits; one that does not fit is passed over, with all of its shape,
-// and later ones may start. Equal views, signals and times give equal plans.
-func Schedule(v *View, signals Signals, _ muster.Time) Plan {
-	p := v.begin(signals)
-	defer p.rollback(0)
-	for len(p.lines) < len(v.queues) {
-		p.lines = append(p.lines, nil)
-	}
-	lines := p.lines[:len(v.queues)]
-	for i, q := range v.queues {
-		lines[i] = newLine(q, lines[i])
-	}
-	var plan Plan
-	ranks := 0
+// Empty says whether there is nothing to commit.
+func (p *Plan) Empty() bool {
+	return len(p.Gangs) == 0 && len(p.Unhold) == 0 && len(p.Evictions) == 0 && len(p.Claims) == 0
+}
+
+// Command is what the state has to be told of the plan.
+func (p *Plan) Command(term uint64) *state.CommitPlan {
+	return &state.CommitPlan{Term: term, Gangs: p.Gangs, Unhold: p.Unhold, Evictions: p.Evictions, Claims: p.Claims}
+}
+
+// agenda is a pass at work: the order of what waits, what was decided, and what is planned.
+type agenda struct {
+	*pass
+	now     muster.Time
+	policy  muster.Policy
+	tree    *tree
+	byShare bool // users stand in line by their shares
+	quotas  bool // what a quota covers goes first, as it is now; else as queues are owed it
+	owed    map[*bucket]int
+	lines   []line
+	plan    Plan
+	ranks   int
+
+	timeline     []release // sorted; made when first asked for
+	timed        bool
+	reservations []reservation // by start
+	level        int           // so many of them keep what they need from whom is tried
+	holds        []held        // by job
+}
+
+// Schedule decides what starts now, what is stopped for it, and what is kept for later. Jobs are tried in the policy's order. A
+// job starts as soon as its whole gang fits; the first ones that do not fit get planned starts, and later ones start only where they
+// delay none of these. Equal views, signals and times give equal plans.
+func Schedule(v *View, signals Signals, now muster.Time) Plan {
+	a := v.open(signals, now)
+	defer a.rollback(0)
+	a.holdPlaces()
+	a.claims()
+	a.queueUp()
 	for {
-		turn := -1
-		for i := range lines {
-			if len(lines[i]) > 0 && (turn < 0 || lines[i][0].job < lines[turn][0].job) {
-				turn = i
-			}
-		}
+		turn := a.turn()
 		if turn < 0 {
-			return plan
+			break
 		}
-		first := lines[turn][0]
-		s := first.bucket.shape
-		if s.failed == p.number {
-			lines[turn].next(true)
-			continue
+		l := &a.lines[turn]
+		verdict := a.consider(l, l.heads[0])
+		if verdict == planFull {
+			a.plan.More = true
+			break
 		}
-		if width := s.ranks(); len(plan.Gangs) > 0 && ranks+width > MaxPlanRanks {
-			plan.More = true
-			return plan
+		if verdict == nobodyElse {
+			break
 		}
-		job, ok := v.snapshot.Job(first.job)
-		if !ok {
-			lines[turn].next(false)
-			continue
-		}
-		placed, ok := p.gang(s, job)
-		if !ok {
-			s.failed = p.number
-			lines[turn].next(true)
-			continue
-		}
-		plan.Gangs = append(plan.Gangs, state.GangPlacement{Job: job.ID, Attempt: job.Attempt + 1, Ranks: placed})
-		ranks += len(placed)
-		lines[turn].next(false)
+		a.next(l, verdict == bucketDone)
 	}
+	return a.plan
+}
+
+// verdict says how the pass goes on after a job.
+type verdict int
+
+const (
+	jobDone    verdict = iota
+	bucketDone         // no other job of its bucket can be placed
+	planFull
+	nobodyElse // may start before it
+)
+
+// open makes a pass ready.
+func (v *View) open(signals Signals, now muster.Time) *agenda {
+	a := &agenda{pass: v.begin(signals), now: now, policy: v.snapshot.Policy(), owed: map[*bucket]int{}}
+	a.kept = map[int32]muster.SlotSet{}
+	a.byShare = a.policy.Order == muster.OrderFair
+	a.quotas = a.policy.FairShare && a.policy.Order != muster.OrderShortest
+	for _, q := range v.queues {
+		for _, u := range q.users { // each for itself
+			u.using = amounts{}
+		}
+	}
+	a.tree = v.tree(&a.policy, now)
+	for _, q := range v.queues {
+		for _, u := range q.users {
+			u.share = a.tree.shareOf(&u.using)
+		}
+	}
+	return a
+}
+
+// queueUp lines the queues' jobs up.
+func (a *agenda) queueUp() {
+	spaces := &a.v.spaces
+	for i, q := range a.v.queues {
+		if len(*spaces) <= i {
+			*spaces = append(*spaces, nil)
+		}
+		l := a.newLine(q, (*spaces)[i])
+		(*spaces)[i] = l.heads
+		if len(l.heads) > 0 {
+			a.lines = append(a.lines, l)
+		}
+	}
+}
+
+// consider decides on the first job of a line.
+func (a *agenda) consider(l *line, h head) verdict {
+	b, s := h.bucket, h.bucket.shape
+	if h.tier == tierHeld {
+		return a.tryHeld(h)
+	}
+	lasts := a.v.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
+	end := a.now.Add(lasts)
+	if s.failed == a.number && end >= s.failedEnd {
+		return a.blocked(h, lasts)
+	}
+	if width := s.ranks(); len(a.plan.Gangs) > 0 && a.ranks+width > MaxPlanRanks {
+		return planFull
+	}
+	job, ok := a.v.snapshot.Job(h.job)
+	if !ok {
+		return jobDone
+	}
+	a.setLevel(a.levelOf(end))
+	if placed, ok := a.gang(s, job); ok {
+		a.start(b, job, placed, end)
+		return jobDone
+	}
+	if s.failed != a.number || end < s.failedEnd {
+		s.failed, s.failedEnd = a.number, end
+		if a.level == 0 {
+			s.failedEnd = 0
+		}
+	}
+	return a.blocked(h, lasts)
+}
+
+// start notes that a job starts.
+func (a *agenda) start(b *bucket, job *muster.Job, placed []state.RankPlacement, end muster.Time) {
+	a.plan.Gangs = append(a.plan.Gangs, state.GangPlacement{Job: job.ID, Attempt: job.Attempt + 1, Ranks: placed})
+	a.ranks += len(placed)
+	a.tree.start(b.key.user.queue, b.key.user, b.shape.gpuMilli, b.shape.need)
+	a.addRelease(end, placed)
+}
+
+// blocked decides what becomes of a job that cannot start now.
+func (a *agenda) blocked(h head, lasts time.Duration) verdict {
+	s := h.bucket.shape
+	if s.unplanned == a.number {
+		return bucketDone // nothing more is done for its like in this pass
+	}
+	if !a.runnable(s) {
+		s.unplanned = a.number
+		return bucketDone
+	}
+	if a.policy.Backfill == muster.BackfillNone {
+		return nobodyElse
+	}
+	if len(a.reservations) >= a.depth() {
+		s.unplanned = a.number
+		return bucketDone
+	}
+	job, ok := a.v.snapshot.Job(h.job)
+	if !ok {
+		return jobDone
+	}
+	if !a.reserve(s, job, lasts) {
+		s.unplanned = a.number
+		return bucketDone
+	}
+	return jobDone
+}
+
+// maxConservative bounds how many jobs get planned starts when nobody may be delayed.
+const maxConservative = 128
+
+// depth is how many jobs get planned starts.
+func (a *agenda) depth() int {
+	if a.policy.Backfill == muster.BackfillConservative {
+		return maxConservative
+	}
+	return a.policy.Reservations
 }
 
 // begin makes the view's pass ready.
@@ -94,120 +230,4 @@ func (v *View) begin(signals Signals) *pass {
 		}
 	}
 	return p
-}
-
-func (s *shape) ranks() int {
-	n := 0
-	for i := range s.requests {
-		n += s.requests[i].count
-	}
-	return n
-}
-
-// gang places all ranks of a job, or none: first elsewhere than where earlier attempts met a bad node, then, rather than
-// waiting, anywhere.
-func (p *pass) gang(s *shape, job *muster.Job) ([]state.RankPlacement, bool) {
-	sc := scope{out: p.out}
-	if sc.avoid = p.v.blamed(job); len(sc.avoid) > 0 {
-		if model, ok := p.choose(s, &sc); ok {
-			return p.commit(s, model, &sc), true
-		}
-		sc.avoid = nil
-	}
-	model, ok := p.choose(s, &sc)
-	if !ok {
-		return nil, false
-	}
-	return p.commit(s, model, &sc), true
-}
-
-// blamed lists the nodes that ended a job's latest attempts by a fault of their own.
-func (v *View) blamed(job *muster.Job) []int32 {
-	var nodes []int32
-	for i := len(job.Attempts) - 1; i >= 0; i-- {
-		a := &job.Attempts[i]
-		if a.Class != muster.ClassNode && a.Class != muster.ClassGPU && a.Class != muster.ClassPrepare {
-			break
-		}
-		if culprit, ok := v.snapshot.Alloc(a.Culprit); ok {
-			if at, known := v.find(culprit.Node); known {
-				nodes = append(nodes, at)
-			}
-		}
-	}
-	return nodes
-}
-
-// choose finds the GPU model with which the gang fits best; nil for a gang without GPUs. Of models that cost the same, the one
-// of which most is free, then the first by name.
-func (p *pass) choose(s *shape, sc *scope) (*lane, bool) {
-	p.v.learn(s)
-	if !s.gpus {
-		_, _, ok := p.try(s, nil, sc)
-		return nil, ok
-	}
-	var best *lane
-	var least cost
-	for _, model := range s.models {
-		c, _, ok := p.try(s, model, sc)
-		if !ok {
-			continue
-		}
-		if best == nil || c.nodes < least.nodes || c.nodes == least.nodes && (c.left < least.left ||
-			c.left == least.left && model.free > best.free) {
-			best, least = model, c
-		}
-	}
-	return best, best != nil
-}
-
-// try places the gang with one model and takes nothing for good. blocked is the request that found no room.
-func (p *pass) try(s *shape, model *lane, sc *scope) (sum cost, blocked *request, ok bool) {
-	mark := len(p.undo)
-	defer p.rollback(mark)
-	for _, k := range s.order {
-		r := &s.requests[k]
-		p.picks = p.picks[:0]
-		c, ok := p.place(r, p.v.laneOf(r, model), sc)
-		if !ok {
-			return cost{}, r, false
-		}
-		sum.nodes += c.nodes
-		sum.left += c.left
-		if len(s.requests) > 1 {
-			var slots []muster.SlotSet
-			for _, at := range p.picks {
-				slots = p.take(r, p.v.laneOf(r, model), at, slots[:0])
-			}
-		}
-	}
-	return sum, nil, true
-}
-
-// commit does what try found possible and keeps it. Ranks are numbered along the nodes.
-func (p *pass) commit(s *shape, model *lane, sc *scope) []state.RankPlacement {
-	placed := make([]state.RankPlacement, s.ranks())
-	var slots []muster.SlotSet
-	for _, k := range s.order {
-		r := &s.requests[k]
-		l := p.v.laneOf(r, model)
-		first := 0
-		for g := range k {
-			first += s.requests[g].count
-		}
-		p.picks = p.picks[:0]
-		p.place(r, l, sc)
-		rank := 0
-		for _, at := range p.picks {
-			n := &p.v.nodes[at.node]
-			cores, memory := r.share(n)
-			slots = p.take(r, l, at, slots[:0])
-			for _, own := range slots {
-				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own,
-					MilliCores: cores, Memory: memory}
-				rank++
-			}
-		}
-	}
-	return placed
 }

@@ -14,8 +14,10 @@ type View struct {
 	snapshot *state.Snapshot // that it is the image of; its rows say where a changed job was
 	epoch    muster.Epoch
 
-	queues []*queue // by name
-	shapes map[muster.ShapeID]*shape
+	queues  []*queue   // by name
+	running []*running // by number
+	spaces  [][]head   // for lines
+	shapes  map[muster.ShapeID]*shape
 
 	nodes      []node // by number
 	classes    map[classKey]*class
@@ -27,6 +29,12 @@ type View struct {
 	chassisKey []byte
 	rules      map[string]*ruleSet
 	domains    map[string][]domain // by label key; made when first asked for
+
+	nodesVersion   uint64 // counts changes of what the nodes could hold if nothing ran
+	countedVersion uint64
+	counted        amounts // what they have, as of countedVersion
+	kins           map[string]kinID
+	kinNames       []string // by number
 
 	pass pass // space for the pass at work
 }
@@ -71,13 +79,18 @@ func NewView(s *state.Snapshot) *View {
 		byGPUs:   map[string]*chassis{},
 		rules:    map[string]*ruleSet{},
 		domains:  map[string][]domain{},
+		kins:     map[string]kinID{"": 0},
+		kinNames: []string{""},
 	}
 	for n := range s.Nodes() {
 		v.setNode(n)
 	}
 	for k := range s.Pending() {
-		v.addPending(k)
+		if job, ok := s.Job(k.Job); ok {
+			v.addPending(job)
+		}
 	}
+	v.readRunning(s)
 	return v
 }
 
@@ -105,15 +118,17 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 	for _, id := range c.Jobs {
 		old, was := before.Job(id)
 		now, is := s.Job(id)
-		if was && is && old == now {
-			continue
+		v.setRunning(id, now, is)
+		waits := is && s.IsPending(pendingKey(now))
+		if was && before.IsPending(pendingKey(old)) {
+			key := v.bucketKeyOf(before, old)
+			if waits && key.own == 0 && key == v.bucketKeyOf(s, now) {
+				continue
+			}
+			v.removePending(key, id)
 		}
-		is = is && s.IsPending(pendingKey(now))
-		if was && (!is || pendingKey(old) != pendingKey(now)) {
-			v.removePending(pendingKey(old))
-		}
-		if is {
-			v.addPending(pendingKey(now))
+		if waits {
+			v.addPending(now)
 		}
 	}
 }
@@ -146,8 +161,11 @@ func (v *View) setNode(row *muster.Node) {
 	if old == nil || !slices.Equal(old.Labels, row.Labels) {
 		clear(v.domains)
 	}
-	n.placeable = row.Epoch == v.epoch && !row.Lost && !row.Drain.On
-	n.usable = row.UsableSlots()
+	placeable, usable := row.Epoch == v.epoch && !row.Lost && !row.Drain.On, row.UsableSlots()
+	if old == nil || placeable != n.placeable || usable != n.usable || !sameGPUs(old.GPUs, row.GPUs) || !sameToRules(old, row) {
+		v.nodesVersion++
+	}
+	n.placeable, n.usable = placeable, usable
 	n.free = row.FreeSlots & n.usable
 	n.cores, n.memory, n.allocs = row.FreeMilliCores, row.FreeMemory, row.Allocs
 	v.enroll(i)

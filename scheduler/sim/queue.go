@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster"
-	"github.com/musterhpc/muster/fsm/state"
 	"github.com/musterhpc/muster/scheduler"
 )
 
@@ -49,6 +48,7 @@ type replay struct {
 	ended    int
 	idle     idleTime
 	perNode  int // GPUs of the largest node
+	wake     muster.Time // of the last pass: when the next is worth while though nothing happens; 0 = never
 }
 
 // run is where a job of the trace stands.
@@ -106,6 +106,9 @@ func (r *replay) nextInstant(next int) (time.Duration, bool) {
 	if len(r.ends) > 0 && (!ok || r.ends[0].at < at) {
 		at, ok = r.ends[0].at, true
 	}
+	if wake := r.wake.Sub(start); r.wake != 0 && wake > r.now && (!ok || wake < at) {
+		at, ok = wake, true
+	}
 	return at, ok
 }
 
@@ -141,11 +144,12 @@ func (r *replay) instant(next int) (int, error) {
 func (r *replay) settle() error {
 	for range maxPasses {
 		plan := scheduler.Schedule(r.view, scheduler.Signals{}, r.time())
-		if len(plan.Gangs) == 0 {
+		r.wake = plan.Wake
+		if plan.Empty() {
 			r.idle.free, r.idle.waiting = r.freeGPUs(), r.waiting()
 			return nil
 		}
-		results, err := r.apply(&state.CommitPlan{Term: term, Gangs: plan.Gangs})
+		results, err := r.apply(plan.Command(term))
 		if err != nil {
 			return err
 		}
@@ -155,14 +159,15 @@ func (r *replay) settle() error {
 		for i := range plan.Gangs {
 			r.begin(plan.Gangs[i].Job)
 		}
+		for i := range plan.Evictions {
+			for _, victim := range plan.Evictions[i].Victims {
+				r.stop(victim.Job)
+			}
+		}
 		if commands := r.reports.take(); len(commands) > 0 {
 			if _, err := r.apply(commands...); err != nil {
 				return err
 			}
-		}
-		if !plan.More {
-			r.idle.free, r.idle.waiting = r.freeGPUs(), r.waiting()
-			return nil
 		}
 	}
 	return fmt.Errorf("the scheduler has not come to rest after %d passes", maxPasses)
@@ -182,6 +187,16 @@ func (r *replay) begin(id muster.JobID) {
 		run.setup = r.cfg.Overhead
 	}
 	heap.Push(&r.ends, ending{r.now + run.setup + trace.Duration - run.done, at, run.number})
+}
+
+// stop ends the run of a job that was preempted: it has saved itself by the time that the others are told.
+func (r *replay) stop(id muster.JobID) {
+	at := r.position[id]
+	r.close(at)
+	job, _ := r.snap.Job(id)
+	for _, a := range r.liveAllocs(job) {
+		r.reports.add(a.Node, muster.AllocReport{ID: a.ID, Phase: muster.AllocEnded, Class: muster.ClassPreempted})
+	}
 }
 
 // close ends a job's run and writes it down. One that ended as it began left no trace.
@@ -224,6 +239,7 @@ func (r *replay) spec(j *Job) *muster.JobSpec {
 		g := muster.DefaultGroup()
 		g.Name, g.Count, g.Within = name, count, r.cfg.Within
 		g.Task.Name, g.Task.Command = name, "true"
+		g.Checkpoint.Signal = "SIGUSR1" // what is preempted goes on where it was
 		g.Task.Resources = resourcesOf(&j.Need, gpus)
 		s.Groups = append(s.Groups, g)
 	}
