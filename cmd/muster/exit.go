@@ -55,9 +55,7 @@ func (e *invalidFiles) json() []wire.DiagnosticJSON {
 	var out []wire.DiagnosticJSON
 	for _, d := range e.diagnostics {
 		one := wire.DiagnosticJSON{Summary: d.Summary, Detail: d.Detail}
-		if at := d.Subject; at != nil {
-			one.File, one.Line, one.Column = at.Filename, at.Start.Line, at.Start.Column
-		}
+		one.File, one.Line, one.Column = place(d)
 		out = append(out, one)
 	}
 	return out

@@ -87,7 +87,7 @@ func (a *app) command() *cobra.Command {
 	flags.StringVar(&a.global.context, "context", "", "a context of ~/.config/muster/config.hcl (MUSTER_CONTEXT)")
 	root.AddCommand(
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.logsCommand(), a.cancelCommand(), a.releaseCommand(),
-		a.waitCommand(), a.validateCommand(), a.gpusCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
+		a.waitCommand(), a.validateCommand(), a.fmtCommand(), a.gpusCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
 		a.devCommand(), a.simulateCommand(), a.superviseCommand(), a.parseCommand(), a.versionCommand(),
 	)
 	for _, name := range laterVerbs {
@@ -97,7 +97,7 @@ func (a *app) command() *cobra.Command {
 }
 
 // laterVerbs are of the contract, and not built yet: refused, never taken for a typing mistake.
-var laterVerbs = strings.Fields(`plan fmt exec cp forward rerun requeue hold scale update rollback move priority top usage
+var laterVerbs = strings.Fields(`plan exec cp forward rerun requeue hold scale update rollback move priority top usage
 	events import queue token access snapshot config debug init join doctor whoami completion`)
 
 func laterCommand(name string) *cobra.Command {

@@ -27,6 +27,7 @@ type runFlags struct {
 	wait      bool
 	pend      bool
 	requestID string
+	vars      varFlags
 	file      jobfile.Options // --name, --queue, --priority, --time-limit
 
 	gpus, ranks int
@@ -38,7 +39,7 @@ type runFlags struct {
 
 // laterRunFlags are of the contract, and not built yet.
 var (
-	laterRunFlags    = []string{"var", "var-file", "depends-on", "start-after", "start-within", "image"}
+	laterRunFlags    = []string{"depends-on", "start-after", "start-within", "image"}
 	laterRunSwitches = []string{"hold", "interactive", "tty"}
 )
 
@@ -66,6 +67,7 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVar(&f.wait, "wait", false, "follow without the logs")
 	flags.BoolVar(&f.pend, "pend", false, "accept what can't fit now or ever")
 	flags.StringVar(&f.requestID, "request-id", "", "submitted once, however often it is tried")
+	f.vars.declare(flags)
 	flags.StringVar(&f.file.Name, "name", "", "over the file: the job's name")
 	flags.StringVarP(&f.file.Queue, "queue", "q", "", "over the file: the queue (MUSTER_QUEUE)")
 	flags.String("priority", "", "over the file: 0 to 100")
@@ -115,9 +117,10 @@ func refuseLater(cmd *cobra.Command, names []string) error {
 
 // A submission is jobs, and the file that they came from: "" = none.
 type submission struct {
-	specs  []*muster.JobSpec
-	file   string
-	source []byte
+	specs   []*muster.JobSpec
+	file    string
+	source  []byte
+	options jobfile.Options // it was read with
 }
 
 // runJobs gives the jobs of the file, of standard input, or of the command behind "--".
@@ -141,6 +144,9 @@ func (a *app) runJobs(cmd *cobra.Command, f *runFlags, args []string) (*submissi
 	if len(args) != 1 {
 		return nil, muster.Errorf(muster.KindUsage, "run takes one job file, or -- and a command").WithHint("Say: muster run FILE, or muster run -- CMD…")
 	}
+	if err := f.vars.read(&f.file); err != nil {
+		return nil, err
+	}
 	return a.parseFile(args[0], f.file)
 }
 
@@ -150,20 +156,20 @@ func (a *app) parseFile(path string, options jobfile.Options) (*submission, erro
 	if err != nil {
 		return nil, err
 	}
-	if options.Dir, err = fileDir(path); err != nil {
+	if err := here(&options, path); err != nil {
 		return nil, err
 	}
 	specs, diagnostics := jobfile.Parse(name, source, options)
 	if a.wantsJSON() && diagnostics.HasErrors() {
 		return nil, &invalidFiles{diagnostics}
 	}
-	if err := jobfile.WriteText(a.io.err, name, source, diagnostics, a.textWidth(), colours(a.io.err)); err != nil {
+	if err := jobfile.WriteText(a.io.err, name, source, diagnostics, a.textWidth(), colours(a.io.err), options.VarFiles...); err != nil {
 		return nil, err
 	}
 	if diagnostics.HasErrors() {
 		return nil, alreadySaid{muster.KindInvalid}
 	}
-	return &submission{specs, name, source}, nil
+	return &submission{specs, name, source, options}, nil
 }
 
 // refused shows a server's refusal of a submission at its line of the file.
@@ -172,7 +178,7 @@ func (a *app) refused(jobs *submission, err error) error {
 	if jobs.file == "" || a.wantsJSON() || !errors.As(err, &e) || e.Field == "" {
 		return err
 	}
-	at := hcl.Diagnostics{jobfile.Diagnose(jobs.file, jobs.source, e)}
+	at := hcl.Diagnostics{jobfile.Diagnose(jobs.file, jobs.source, jobs.options, e)}
 	if err := jobfile.WriteText(a.io.err, jobs.file, jobs.source, at, a.textWidth(), colours(a.io.err)); err != nil {
 		return err
 	}

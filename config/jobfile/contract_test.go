@@ -181,12 +181,12 @@ func TestARefusalOfTheServerIsShownAtItsLine(t *testing.T) {
 		"jobs[0].queue": 1, "groups[0].task.command": 3,
 	} {
 		refusal.Field = field
-		diag := Diagnose("a.hcl", []byte(file), refusal)
+		diag := Diagnose("a.hcl", []byte(file), Options{}, refusal)
 		if diag.Subject == nil || diag.Subject.Start.Line != line || !strings.Contains(diag.Detail, "8 GPUs") {
 			t.Errorf("%s is shown at %v, want line %d", field, diag.Subject, line)
 		}
 	}
-	if diag := Diagnose("a.hcl", []byte("{{{"), refusal); diag.Subject != nil {
+	if diag := Diagnose("a.hcl", []byte("{{{"), Options{}, refusal); diag.Subject != nil {
 		t.Errorf("a file that can't be read has no line, got %v", diag.Subject)
 	}
 }

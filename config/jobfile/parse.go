@@ -222,22 +222,26 @@ func override(d *schema.Decoder, specs []*muster.JobSpec, opts Options) {
 	}
 }
 
-// WriteText prints diagnostics with the lines of the source, wrapped at width (0: not).
-func WriteText(w io.Writer, filename string, src []byte, diags hcl.Diagnostics, width uint, color bool) error {
-	return schema.WriteText(w, map[string][]byte{filename: src}, diags, width, color)
+// WriteText prints diagnostics with the lines of the source, and of the variables' files, wrapped at width (0: not).
+func WriteText(w io.Writer, filename string, src []byte, diags hcl.Diagnostics, width uint, color bool, more ...VarFile) error {
+	sources := map[string][]byte{filename: src}
+	for _, f := range more {
+		sources[f.Name] = f.Source
+	}
+	return schema.WriteText(w, sources, diags, width, color)
 }
 
 // WriteGCC prints a line for each diagnostic: "file:line:col: error: …".
 func WriteGCC(w io.Writer, diags hcl.Diagnostics) error { return schema.WriteGCC(w, diags) }
 
 // Diagnose shows a server's refusal, whose Field is like "jobs[0].groups[0].task.dir", at its line of the file that was
-// submitted.
-func Diagnose(filename string, src []byte, refusal *muster.Error) *hcl.Diagnostic {
+// submitted, read with the same options.
+func Diagnose(filename string, src []byte, opts Options, refusal *muster.Error) *hcl.Diagnostic {
 	path, field := "jobs[0]", refusal.Field
 	if first, rest, _ := strings.Cut(refusal.Field, "."); strings.HasPrefix(first, "jobs[") {
 		path, field = first, rest
 	}
-	doc, d, _ := decode(filename, src, Options{})
+	doc, d, _ := decode(filename, src, opts)
 	if doc == nil {
 		doc, d = &document{}, &schema.Decoder{}
 	}

@@ -86,14 +86,20 @@ func About(file, summary, format string, args ...any) *hcl.Diagnostic {
 	return d
 }
 
+// At is the place of a diagnostic: the beginning of the file for one that is about all of it. Its file is "" for what was said
+// on the command line.
+func At(d *hcl.Diagnostic) hcl.Range {
+	if d.Subject != nil {
+		return *d.Subject
+	}
+	name, _ := d.Extra.(wholeFile)
+	return hcl.Range{Filename: string(name), Start: hcl.InitialPos, End: hcl.InitialPos}
+}
+
 // WriteGCC prints a line for each diagnostic, as compilers do: "file:line:col: error: …".
 func WriteGCC(w io.Writer, diags hcl.Diagnostics) error {
 	for _, d := range diags {
-		name, _ := d.Extra.(wholeFile)
-		at := hcl.Range{Filename: string(name), Start: hcl.Pos{Line: 1, Column: 1}}
-		if d.Subject != nil {
-			at = *d.Subject
-		}
+		at := At(d)
 		severity := "error"
 		if d.Severity == hcl.DiagWarning {
 			severity = "warning"
