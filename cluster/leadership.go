@@ -275,9 +275,7 @@ func acceptable(command *wire.Command) error {
 	if err != nil {
 		return muster.Errorf(muster.KindInvalid, "the request can't be read: %v", err)
 	}
-	switch c.(type) {
-	case *state.Submit, *state.Cancel, *state.Release, *state.DrainNodes, *state.UndrainNodes, *state.FenceNode,
-		*state.RegisterNode, *state.ReportAllocs:
+	if state.MayBeAsked(c) {
 		return nil
 	}
 	return muster.Errorf(muster.KindDenied, "%T is decided by the leader and can't be asked for", c)

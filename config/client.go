@@ -198,8 +198,15 @@ type AddressSources struct {
 // LoginSocket is where an agent of this machine, with data_dir = "/var/lib/muster", can be asked.
 const LoginSocket = "/var/lib/muster/api.sock"
 
-// ResolveAddresses says where the cluster is: flags, then environment, then the client's file, then the login node's socket.
-func ResolveAddresses(from AddressSources) ([]string, error) {
+// Found is where the cluster is, and who said so.
+type Found struct {
+	Addresses []string
+	Source    string // "--addr", "MUSTER_ADDR", "the context dev of FILE", …
+}
+
+// Resolve says where the cluster is: flags, then environment, then the client's file, then the login node's socket. None:
+// KindUnavailable.
+func Resolve(from AddressSources) (*Found, error) {
 	path, pathErr := ClientPath()
 	return resolver{path: path, pathErr: pathErr, socket: LoginSocket, getenv: os.Getenv}.resolve(from)
 }
@@ -211,7 +218,7 @@ type resolver struct {
 	getenv  func(string) string
 }
 
-func (r resolver) resolve(from AddressSources) ([]string, error) {
+func (r resolver) resolve(from AddressSources) (*Found, error) {
 	switch {
 	case from.Flag != "":
 		return split("--addr", from.Flag)
@@ -229,16 +236,19 @@ func (r resolver) resolve(from AddressSources) ([]string, error) {
 		}
 		if c.Current != "" {
 			current, err := c.find(c.Current)
-			return current.Addresses, err
+			if err != nil {
+				return nil, err
+			}
+			return &Found{current.Addresses, fmt.Sprintf("the context %s, current in %s", c.Current, r.path)}, nil
 		}
 	}
 	if info, err := os.Stat(r.socket); err == nil && info.Mode().Type() == fs.ModeSocket {
-		return []string{"unix://" + r.socket}, nil
+		return &Found{[]string{"unix://" + r.socket}, "the agent of this machine"}, nil
 	}
 	return nil, muster.Errorf(muster.KindUnavailable, "no cluster configured on this machine").WithHint("Try: muster dev")
 }
 
-func (r resolver) context(source, name string) ([]string, error) {
+func (r resolver) context(source, name string) (*Found, error) {
 	if r.pathErr != nil {
 		return nil, r.pathErr
 	}
@@ -250,18 +260,18 @@ func (r resolver) context(source, name string) ([]string, error) {
 	if err != nil {
 		return nil, muster.Errorf(muster.KindUsage, "%s: %v", source, err)
 	}
-	return found.Addresses, nil
+	return &Found{found.Addresses, fmt.Sprintf("%s: the context %s of %s", source, name, r.path)}, nil
 }
 
 // split reads a list of addresses from a flag or the environment.
-func split(source, list string) ([]string, error) {
-	var out []string
+func split(source, list string) (*Found, error) {
+	out := &Found{Source: source}
 	for a := range strings.SplitSeq(list, ",") {
 		full, err := clientAddress(strings.TrimSpace(a))
 		if err != nil {
 			return nil, muster.Errorf(muster.KindUsage, "%s: %v", source, err)
 		}
-		out = append(out, full)
+		out.Addresses = append(out.Addresses, full)
 	}
 	return out, nil
 }

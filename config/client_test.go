@@ -50,7 +50,7 @@ func TestWhereAClientFindsItsCluster(t *testing.T) {
 			if err == nil || muster.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want %s: %s", c.what, err, c.kind, c.want)
 			}
-		} else if err != nil || strings.Join(got, " ") != c.want {
+		} else if err != nil || strings.Join(got.Addresses, " ") != c.want || got.Source == "" {
 			t.Errorf("%s: %v, %v; want %s", c.what, got, err, c.want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestABrokenClientFileIsSaidAndLeftAlone(t *testing.T) {
 	for content, want := range map[string]string{
 		"current = \"x\"\n":    "no context",
 		"context \"a\" {\n}\n": "addresses",
-		"context \"a\" {":      "Unclosed",
+		"context \"a\" {":      "Block without its end",
 		"contxt \"a\" {\n}\n":  "Did you mean",
 		"current = \"a\"\ncontext \"a\" {\n  addresses = [\"a\"]\n  token_file = \"x\"\n}\n": "not supported yet",
 	} {

@@ -66,15 +66,16 @@ func (p *peersService) leads() error {
 	return nil
 }
 
-// forwardable refuses what may not come from another server: duties are decided by the leader itself.
+// forwardable refuses what may not come from another server: duties are decided by the leader itself. Requests of clients have
+// a header, and workers' have none.
 func forwardable(c *wire.Command) error {
-	switch c.GetCommand().(type) {
-	case *wire.Command_Submit, *wire.Command_Cancel, *wire.Command_Release, *wire.Command_DrainNodes, *wire.Command_UndrainNodes,
-		*wire.Command_FenceNode, *wire.Command_RegisterNode, *wire.Command_ReportAllocs:
-		return nil
-	case nil:
+	m := c.ProtoReflect()
+	which := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
+	switch {
+	case which == nil:
 		return muster.Errorf(muster.KindInvalid, "a proposal without a command, or with one that this version does not know")
-	default:
-		return muster.Errorf(muster.KindDenied, "a %T is the leader's own to decide: it is never forwarded", c.Command)
+	case c.GetRegisterNode() != nil, c.GetReportAllocs() != nil, which.Message().Fields().ByName("header") != nil:
+		return nil
 	}
+	return muster.Errorf(muster.KindDenied, "%s is the leader's own to decide: it is never forwarded", which.Message().Name())
 }

@@ -10,11 +10,15 @@ import (
 
 // dial connects to the cluster that flags, environment and configuration name.
 func (a *app) dial() (*rpc.Client, error) {
-	addresses, err := config.ResolveAddresses(config.AddressSources{Flag: a.global.addresses, Context: a.global.context})
+	found, err := config.Resolve(a.addressSources())
 	if err != nil {
 		return nil, err
 	}
-	return dialServers(addresses, rpc.Options{}, a.io.err)
+	return dialServers(found.Addresses, rpc.Options{}, a.io.err)
+}
+
+func (a *app) addressSources() config.AddressSources {
+	return config.AddressSources{Flag: a.global.addresses, Context: a.global.context}
 }
 
 // dialServers makes a client; what goes on in between ("no leader yet, trying on") is said on notes, which may be nil.

@@ -17,7 +17,7 @@ const (
 	exitCancelled   = 120
 	exitTimeLimit   = 122
 	exitHeld        = 123
-	exitTimeout     = 124 // --timeout
+	exitTimeout     = 124 // --timeout, --start-within
 	exitMuster      = 125 // muster itself: a bad flag or file, denied, conflict, unreachable, infeasible
 	exitDetached    = 130
 	exitKilledByOOM = 137

@@ -99,6 +99,9 @@ func outcome(info *wire.JobInfo) (code int, sentence string) {
 	case muster.JobSucceeded.String():
 		return 0, name + " succeeded"
 	case muster.JobCancelled.String():
+		if info.GetStartedAt() == 0 && info.GetExitCode() == muster.CodeNotStarted {
+			return exitTimeout, name + " was cancelled" + reason
+		}
 		return exitCancelled, name + " was cancelled" + reason
 	case muster.JobHeld.String():
 		return exitHeld, name + " is held" + reason

@@ -13,9 +13,9 @@ var helpGroups = []struct {
 	title string
 	verbs []string
 }{
-	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "release", "validate"}},
+	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "hold", "release", "priority", "requeue", "rerun", "events", "validate"}},
 	{"Cluster", []string{"gpus", "node", "server", "simulate"}},
-	{"This machine", []string{"dev", "agent", "version", "help"}},
+	{"This machine", []string{"dev", "agent", "whoami", "config", "completion", "version", "help"}},
 }
 
 const helpEnd = `

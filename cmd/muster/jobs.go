@@ -41,18 +41,17 @@ func jobRefs(args []string) ([]*wire.JobRef, error) {
 }
 
 func (a *app) psCommand() *cobra.Command {
-	var all, ended bool
+	var all, ended, watch bool
 	var user, queue, since, until string
 	var states, labels []string
 	cmd := &cobra.Command{
 		Use: "ps", Short: "my jobs: live, and ended in the last hour", Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := refuseLater(cmd, laterWatch); err != nil {
-				return err
+			if all && user != "" {
+				return muster.Errorf(muster.KindUsage, "-A is everybody's, and -u %s one user's: say one of them", user)
 			}
 			request := &wire.ListJobsRequest{Stale: a.global.stale, User: user, Queue: queue, States: states, Ended: ended, Waits: true}
 			now := time.Now()
-			request.EndedSince = now.Add(-time.Hour).UnixMilli()
 			if all {
 				request.User = "*"
 			}
@@ -62,21 +61,19 @@ func (a *app) psCommand() *cobra.Command {
 						WithHint("One of: held, pending, preparing, running, stopping, succeeded, failed, cancelled")
 				}
 			}
-			for _, pair := range labels {
-				key, value, ok := strings.Cut(pair, "=")
-				if !ok {
-					return muster.Errorf(muster.KindUsage, "-l %q is not KEY=VALUE", pair)
-				}
-				request.Labels = append(request.Labels, &wire.Label{Key: key, Value: value})
-			}
 			var err error
+			if request.Labels, err = labelPairs(labels); err != nil {
+				return err
+			}
 			if request.Since, err = moment(since, now); err != nil {
 				return err
 			}
 			if request.Until, err = moment(until, now); err != nil {
 				return err
 			}
-			return a.ps(cmd.Context(), request, now)
+			return a.list(cmd.Context(), watch, func(ctx context.Context, client *rpc.Client) (listing, error) {
+				return a.ps(ctx, client, request, time.Now())
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -89,7 +86,7 @@ func (a *app) psCommand() *cobra.Command {
 	flags.StringVar(&since, "since", "", "submitted since: a duration ago, as in 2h, or an RFC 3339 time")
 	flags.StringVar(&until, "until", "", "submitted before")
 	a.outputFlags(cmd)
-	laterSwitch(cmd, laterWatch)
+	watchFlag(cmd, &watch)
 	return cmd
 }
 
@@ -108,17 +105,13 @@ func moment(text string, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-func (a *app) ps(ctx context.Context, request *wire.ListJobsRequest, now time.Time) error {
-	client, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func (a *app) ps(ctx context.Context, client *rpc.Client, request *wire.ListJobsRequest, now time.Time) (listing, error) {
+	request.EndedSince = now.Add(-time.Hour).UnixMilli()
 	var jobs []*wire.JobInfo
-	for {
+	for request.PageToken = ""; ; {
 		reply, err := client.ListJobs(ctx, request)
 		if err != nil {
-			return err
+			return listing{}, err
 		}
 		jobs = append(jobs, reply.GetJobs()...)
 		if request.PageToken = reply.GetNextPageToken(); request.PageToken == "" {
@@ -137,7 +130,7 @@ func (a *app) ps(ctx context.Context, request *wire.ListJobsRequest, now time.Ti
 		}
 		return t
 	}
-	return a.print(l)
+	return l, nil
 }
 
 // ranFor is how long a job ran, or has run; "-" before it did.
@@ -206,21 +199,6 @@ func (a *app) ask(request func(*rpc.Client) (*wire.NotesReply, error)) error {
 		}
 	}
 	return nil
-}
-
-func (a *app) releaseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "release JOB…", Short: "let held jobs go on", Args: usageArgs(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			refs, err := jobRefs(args)
-			if err != nil {
-				return err
-			}
-			return a.ask(func(client *rpc.Client) (*wire.NotesReply, error) {
-				return client.Release(cmd.Context(), &wire.ReleaseRequest{RequestId: newRequestID(), Jobs: refs})
-			})
-		},
-	}
 }
 
 // waitFor are the moments that `wait --for` knows.

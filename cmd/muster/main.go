@@ -86,7 +86,8 @@ func (a *app) command() *cobra.Command {
 	flags.StringVar(&a.global.addresses, "addr", "", "servers: host[:4691], several by commas, or unix:///path (MUSTER_ADDR)")
 	flags.StringVar(&a.global.context, "context", "", "a context of ~/.config/muster/config.hcl (MUSTER_CONTEXT)")
 	root.AddCommand(
-		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.logsCommand(), a.cancelCommand(), a.releaseCommand(),
+		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.logsCommand(), a.cancelCommand(), a.holdCommand(), a.releaseCommand(),
+		a.priorityCommand(), a.requeueCommand(), a.rerunCommand(), a.eventsCommand(), a.whoamiCommand(), a.configCommand(), a.completionCommand(),
 		a.waitCommand(), a.validateCommand(), a.fmtCommand(), a.gpusCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
 		a.devCommand(), a.simulateCommand(), a.superviseCommand(), a.parseCommand(), a.versionCommand(),
 	)
@@ -97,8 +98,8 @@ func (a *app) command() *cobra.Command {
 }
 
 // laterVerbs are of the contract, and not built yet: refused, never taken for a typing mistake.
-var laterVerbs = strings.Fields(`plan exec cp forward rerun requeue hold scale update rollback move priority top usage
-	events import queue token access snapshot config debug init join doctor whoami completion`)
+var laterVerbs = strings.Fields(`plan exec cp forward scale update rollback move top usage
+	import queue token access snapshot debug init join doctor `)
 
 func laterCommand(name string) *cobra.Command {
 	return &cobra.Command{

@@ -16,34 +16,33 @@ import (
 
 func (a *app) gpusCommand() *cobra.Command {
 	var node string
-	var idle bool
+	var idle, watch bool
 	cmd := &cobra.Command{
 		Use: "gpus", Short: "one line a GPU: node, model, health, job, user", Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := refuseLater(cmd, laterWatch); err != nil {
-				return err
-			}
-			var names []string
+			request := &wire.ListNodesRequest{Stale: a.global.stale}
 			if node != "" {
-				names = []string{node}
+				request.Names = []string{node}
 			}
-			reply, err := a.listNodes(cmd.Context(), names)
-			if err != nil {
-				return err
-			}
-			var gpus []wire.GPUJSON
-			for _, gpu := range wire.GPUsJSON(reply.GetNodes()) {
-				if !idle || gpu.Job == nil {
-					gpus = append(gpus, gpu)
+			return a.list(cmd.Context(), watch, func(ctx context.Context, client *rpc.Client) (listing, error) {
+				reply, err := client.ListNodes(ctx, request)
+				if err != nil {
+					return listing{}, err
 				}
-			}
-			return a.print(a.gpuListing(gpus, reply.GetNodes()))
+				var gpus []wire.GPUJSON
+				for _, gpu := range wire.GPUsJSON(reply.GetNodes()) {
+					if !idle || gpu.Job == nil {
+						gpus = append(gpus, gpu)
+					}
+				}
+				return a.gpuListing(gpus, reply.GetNodes()), nil
+			})
 		},
 	}
 	cmd.Flags().StringVar(&node, "node", "", "of this node")
 	cmd.Flags().BoolVar(&idle, "idle", false, "only those that no job holds")
 	a.outputFlags(cmd)
-	laterSwitch(cmd, laterWatch)
+	watchFlag(cmd, &watch)
 	return cmd
 }
 
@@ -88,71 +87,12 @@ func (a *app) listNodes(ctx context.Context, names []string) (*wire.ListNodesRep
 	return client.ListNodes(ctx, &wire.ListNodesRequest{Stale: a.global.stale, Names: names})
 }
 
-func (a *app) nodeCommand() *cobra.Command {
-	noun := group("node", "machines: ls, show, drain, undrain, fence",
-		a.nodeListCommand(), a.nodeShowCommand(), a.drainCommand(),
-		a.nodeVerb("undrain NODE…", "take a drain back", func(ctx context.Context, c *rpc.Client, nodes []string) (*wire.NotesReply, error) {
-			return c.UndrainNodes(ctx, &wire.UndrainRequest{RequestId: newRequestID(), Nodes: nodes})
-		}),
-		a.nodeVerb("fence NODE", "your word that the machine is off: what ran there starts elsewhere now",
-			func(ctx context.Context, c *rpc.Client, nodes []string) (*wire.NotesReply, error) {
-				if len(nodes) != 1 {
-					return nil, muster.Errorf(muster.KindUsage, "fence takes one node: it is a promise about that machine")
-				}
-				return c.FenceNode(ctx, &wire.FenceRequest{RequestId: newRequestID(), Node: nodes[0]})
-			}),
-	)
-	for _, name := range []string{"label", "rm", "quarantine", "unquarantine"} {
-		noun.AddCommand(laterVerb("node", name))
-	}
-	return noun
-}
-
 func laterVerb(noun, name string) *cobra.Command {
 	verb := laterCommand(name)
 	verb.RunE = func(*cobra.Command, []string) error {
 		return muster.Errorf(muster.KindUsage, "muster %s %s is not supported yet", noun, name)
 	}
 	return verb
-}
-
-func (a *app) nodeVerb(use, short string, call func(context.Context, *rpc.Client, []string) (*wire.NotesReply, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: usageArgs(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.ask(func(client *rpc.Client) (*wire.NotesReply, error) { return call(cmd.Context(), client, args) })
-		},
-	}
-}
-
-func (a *app) drainCommand() *cobra.Command {
-	request := &wire.DrainRequest{}
-	var deadline string
-	cmd := a.nodeVerb("drain NODE… --reason R", "nothing new starts there", func(ctx context.Context, c *rpc.Client, nodes []string) (*wire.NotesReply, error) {
-		if request.Reason == "" {
-			return nil, muster.Errorf(muster.KindUsage, "a drain needs a reason").WithHint("Say: muster node drain %s --reason \"fan\"", nodes[0])
-		}
-		if deadline != "" {
-			d, err := muster.ParseDuration(deadline)
-			if err != nil {
-				return nil, muster.Errorf(muster.KindUsage, "--deadline: %v", err)
-			}
-			request.HasDeadline, request.Deadline = true, int64(d)
-		}
-		request.RequestId, request.Nodes = newRequestID(), nodes
-		return c.DrainNodes(ctx, request)
-	})
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, for everybody to see")
-	cmd.Flags().StringVar(&deadline, "deadline", "", "after so long what still runs is asked to save itself and starts elsewhere; 0s: now")
-	later(cmd, []string{"at", "label"})
-	named := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := refuseLater(cmd, []string{"at", "label"}); err != nil { // before nodes are missed: -l stands for them
-			return err
-		}
-		return named(cmd, args)
-	}
-	return cmd
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -258,7 +198,7 @@ func (a *app) nodeText(n *wire.NodeInfo) error {
 	field("Version", "%s", node.GetVersion())
 	field("Boot", "%s", node.GetBoot())
 	for _, label := range node.GetLabels() {
-		field("Label", "%s = %s", label.GetKey(), label.GetValue())
+		field("Label", "%s = %s%s", label.GetKey(), label.GetValue(), setOver(node.GetSetLabels(), label.GetKey()))
 	}
 	if drain := node.GetDrain(); drain.GetOn() {
 		until := "what runs ends by itself"

@@ -56,15 +56,7 @@ var stateColours = map[string]string{
 func (t table) print(w io.Writer) error {
 	columns := width(w)
 	if columns == 0 {
-		for _, row := range t.rows {
-			for i, cell := range row {
-				row[i] = strings.NewReplacer("\t", " ", "\n", " ").Replace(cell)
-			}
-			if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.lines(w, "\t")
 	}
 	widths := make([]int, len(t.header))
 	for _, row := range append([][]string{t.header}, t.rows...) {
@@ -86,6 +78,19 @@ func (t table) print(w io.Writer) error {
 			}
 		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines prints the rows as they are, with sep between the cells.
+func (t table) lines(w io.Writer, sep string) error {
+	for _, row := range t.rows {
+		for i, cell := range row {
+			row[i] = strings.NewReplacer("\t", " ", "\n", " ").Replace(cell)
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(row, sep)); err != nil {
 			return err
 		}
 	}
@@ -158,9 +163,14 @@ func (t table) cell(w io.Writer, text string, column, width int, header bool) st
 
 // outputFlags gives a verb that lists or shows -o and --json, and --stale.
 func (a *app) outputFlags(cmd *cobra.Command) {
+	a.formFlags(cmd)
+	cmd.Flags().BoolVar(&a.global.stale, "stale", false, "answer from any server's own state, without asking the leader")
+}
+
+// formFlags gives a verb -o and --json: the form of its answer, and of its errors.
+func (a *app) formFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&a.global.output, "output", "o", os.Getenv("MUSTER_OUTPUT"), "table, json, jsonl or name")
 	cmd.Flags().BoolVar(&a.global.json, "json", false, "the same as -o json")
-	cmd.Flags().BoolVar(&a.global.stale, "stale", false, "answer from any server's own state, without asking the leader")
 }
 
 // A listing is one answer in all its forms.
@@ -171,13 +181,20 @@ type listing struct {
 	text  func() error // for people, instead of a table
 }
 
-func (a *app) print(l listing) error {
-	format := a.global.output
-	if a.global.json {
-		format = "json"
+// outputForm is the form that was asked for.
+func (a *app) outputForm() string {
+	switch {
+	case a.global.json:
+		return "json"
+	case a.global.output == "":
+		return "table"
 	}
-	switch format {
-	case "", "table":
+	return a.global.output
+}
+
+func (a *app) print(l listing) error {
+	switch format := a.outputForm(); format {
+	case "table":
 		if l.text != nil {
 			return l.text()
 		}
@@ -206,12 +223,8 @@ func (a *app) print(l listing) error {
 }
 
 func (a *app) printLines(items any) error {
-	body, err := json.Marshal(items)
+	each, err := jsonLines(items)
 	if err != nil {
-		return err
-	}
-	var each []json.RawMessage
-	if err := json.Unmarshal(body, &each); err != nil {
 		return err
 	}
 	for _, item := range each {

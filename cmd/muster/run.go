@@ -26,6 +26,8 @@ type runFlags struct {
 	detach    bool
 	wait      bool
 	pend      bool
+	hold      bool
+	within    string // --start-within
 	requestID string
 	vars      varFlags
 	file      jobfile.Options // --name, --queue, --priority, --time-limit
@@ -39,8 +41,8 @@ type runFlags struct {
 
 // laterRunFlags are of the contract, and not built yet.
 var (
-	laterRunFlags    = []string{"depends-on", "start-after", "start-within", "image"}
-	laterRunSwitches = []string{"hold", "interactive", "tty"}
+	laterRunFlags    = []string{"depends-on", "start-after", "image"}
+	laterRunSwitches = []string{"interactive", "tty"}
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -66,6 +68,8 @@ func (a *app) runCommand() *cobra.Command {
 	flags.BoolVarP(&f.detach, "detach", "d", false, "only submit; print the ids, one a line")
 	flags.BoolVar(&f.wait, "wait", false, "follow without the logs")
 	flags.BoolVar(&f.pend, "pend", false, "accept what can't fit now or ever")
+	flags.BoolVar(&f.hold, "hold", false, "wait for a release before anything starts")
+	flags.StringVar(&f.within, "start-within", "", "cancel what is not placed so soon, as in 10m; attached: with code 124")
 	flags.StringVar(&f.requestID, "request-id", "", "submitted once, however often it is tried")
 	f.vars.declare(flags)
 	flags.StringVar(&f.file.Name, "name", "", "over the file: the job's name")
@@ -78,13 +82,14 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.memory, "memory", "", "with -- CMD: memory of each rank, as in 64GiB")
 	flags.StringSliceVar(&f.gpuModel, "gpu-model", nil, "with -- CMD: GPU models, any of")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "with -- CMD: NAME=VALUE, or NAME for the caller's own")
+	a.formFlags(cmd)
 	later(cmd, laterRunFlags)
 	laterSwitch(cmd, laterRunSwitches)
 	return cmd
 }
 
 // laterShort are the one-letter forms of flags that are not built yet.
-var laterShort = map[string]string{"watch": "w", "interactive": "i", "tty": "t", "label": "l"}
+var laterShort = map[string]string{"interactive": "i", "tty": "t", "label": "l"}
 
 // later declares flags with a value that are refused when used.
 func later(cmd *cobra.Command, names []string) {
@@ -317,12 +322,18 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, jobs *submission
 		return err
 	}
 	defer client.Close()
-	request := &wire.SubmitRequest{RequestId: f.requestID, Pend: f.pend}
+	within, err := optional(f.within, muster.ParseDuration)
+	if err != nil {
+		return muster.Errorf(muster.KindUsage, "--start-within: %v", err)
+	}
+	request := &wire.SubmitRequest{RequestId: f.requestID, Pend: f.pend, Hold: f.hold, StartWithin: int64(within)}
 	if request.RequestId == "" {
 		request.RequestId = newRequestID()
 	}
+	var names []string
 	for _, spec := range jobs.specs {
 		request.Specs = append(request.Specs, wire.JobSpecOf(spec))
+		names = append(names, spec.Name)
 	}
 	reply, err := client.Submit(ctx, request)
 	if err != nil {
@@ -332,10 +343,10 @@ func (a *app) submitAndFollow(ctx context.Context, f *runFlags, jobs *submission
 		fmt.Fprintln(a.io.err, note)
 	}
 	if f.detach {
-		for _, id := range reply.GetIds() {
-			fmt.Fprintln(a.io.out, id)
-		}
-		return nil
+		return a.printSubmitted(reply, names)
+	}
+	for _, note := range reply.GetNotes() {
+		fmt.Fprintln(a.io.err, note)
 	}
 	return a.follow(ctx, client.Patiently(), refsOf(reply.GetIds()), !f.wait && len(jobs.specs) == 1)
 }

@@ -19,9 +19,6 @@ import (
 // laterShowFlags are of the contract, and not built yet.
 var laterShowFlags = []string{"env", "graph"}
 
-// laterWatch is -w, of the contract, and not built yet.
-var laterWatch = []string{"watch"}
-
 func (a *app) showCommand() *cobra.Command {
 	var spec bool
 	cmd := &cobra.Command{
@@ -151,12 +148,10 @@ func indices(list []int64) string {
 }
 
 func (a *app) whyCommand() *cobra.Command {
+	var watch bool
 	cmd := &cobra.Command{
 		Use: "why JOB", Short: "why a job waits, was preempted or failed, in numbers", Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseLater(cmd, laterWatch); err != nil {
-				return err
-			}
 			if len(args) == 0 {
 				return muster.Errorf(muster.KindUsage, "muster why without a job is not supported yet").WithHint("Say: muster why JOB")
 			}
@@ -164,27 +159,25 @@ func (a *app) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			reply, err := client.Why(cmd.Context(), &wire.WhyRequest{Job: ref, Stale: a.global.stale})
-			if err != nil {
-				return err
-			}
-			l := listing{items: wire.WhyJSONOf(reply), names: []string{muster.JobID(reply.GetJob().GetId()).String()}}
-			l.text = func() error {
-				if err := a.whyText(reply); err != nil {
-					return err
+			return a.list(cmd.Context(), watch, func(ctx context.Context, client *rpc.Client) (listing, error) {
+				reply, err := client.Why(ctx, &wire.WhyRequest{Job: ref, Stale: a.global.stale})
+				if err != nil {
+					return listing{}, err
 				}
-				return a.lastWords(cmd.Context(), client, reply.GetJob())
-			}
-			return a.print(l)
+				ref = &wire.JobRef{Id: reply.GetJob().GetId()} // a name must not come to mean another job while it is watched
+				l := listing{items: wire.WhyJSONOf(reply), names: []string{muster.JobID(reply.GetJob().GetId()).String()}}
+				l.text = func() error {
+					if err := a.whyText(reply); err != nil {
+						return err
+					}
+					return a.lastWords(ctx, client, reply.GetJob())
+				}
+				return l, nil
+			})
 		},
 	}
 	a.outputFlags(cmd)
-	laterSwitch(cmd, laterWatch)
+	watchFlag(cmd, &watch)
 	return cmd
 }
 

@@ -91,6 +91,10 @@ func stateText(info *wire.JobInfo) string {
 			return fmt.Sprintf("%sattempt %d ended (%s)%s; it starts again", name, at.GetNumber(), muster.Class(at.GetClass()), because(at.GetReason()))
 		}
 		return name + "is pending"
+	case muster.JobHeld:
+		if info.GetClass() == "" { // by a person; the loop guard's is a verdict
+			return name + "is held" + because(info.GetReason())
+		}
 	case muster.JobPreparing:
 		if info.GetRankCount() > 1 {
 			return fmt.Sprintf("%sis preparing: %d of %d ranks ready", name, info.GetReady(), info.GetRankCount())

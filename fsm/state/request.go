@@ -12,6 +12,16 @@ type request interface {
 	content(s *State, e *encoder) // all but the id, in the canonical encoding
 }
 
+// MayBeAsked says whether a command is one that clients or workers ask for; what else there is the leader decides itself.
+func MayBeAsked(c Command) bool {
+	switch c.(type) {
+	case *RegisterNode, *ReportAllocs:
+		return true
+	}
+	_, ok := c.(request)
+	return ok
+}
+
 func (h *Header) header() *Header { return h }
 
 // requestContent is a hash of what a request asks for.
