@@ -69,9 +69,15 @@ func newInstruments() *instruments {
 
 // Collectors are what this server measures of the cluster and of itself, for a registry.
 func (s *Server) Collectors() []prometheus.Collector {
-	m := s.metrics
+	return s.metrics.collectors(s)
+}
+
+// Described are the collectors of no server: for what they are called and mean.
+func Described() []prometheus.Collector { return newInstruments().collectors(nil) }
+
+func (m *instruments) collectors(of *Server) []prometheus.Collector {
 	return []prometheus.Collector{m.passes, m.passTook, m.gangs, m.ranks, m.renewals, m.expired, m.nodesLost, m.elected, m.failed,
-		m.submitted, m.ended, m.attempts, m.wait, serverGauges{s}}
+		m.submitted, m.ended, m.attempts, m.wait, serverGauges{of}}
 }
 
 // serverGauges reads its values off the server when they are asked for.
@@ -95,12 +101,13 @@ var (
 
 // Of the leader alone.
 var (
-	descContact   = gauge("muster_quorum_contact_age_seconds", "How long ago a majority is known to have taken this server for the leader.")
-	descQueueJobs = gauge("muster_queue_jobs", "Jobs of a queue: pending, or holding resources.", "queue", "state")
-	descQueueGPUs = gauge("muster_queue_gpus", "GPUs that a queue's jobs hold.", "queue")
-	descNodes     = gauge("muster_nodes", "Nodes by state.", "state")
-	descGPUs      = gauge("muster_gpus", "GPUs by model, health and state: busy, free, or out (of service: by its health or its node's state).", "model", "state", "health")
-	descLeases    = gauge("muster_leases", "Allocations that have not ended; each holds a lease.")
+	descContact   = gauge("muster_quorum_contact_age_seconds", "How long ago a majority is known to have taken this server for the leader. Told by the leader alone.")
+	descQueueJobs = gauge("muster_queue_jobs", "Jobs of a queue: pending, or holding resources. Told by the leader alone.", "queue", "state")
+	descQueueGPUs = gauge("muster_queue_gpus", "GPUs that a queue's jobs hold. Told by the leader alone.", "queue")
+	descNodes     = gauge("muster_nodes", "Nodes by state. Told by the leader alone.", "state")
+	descGPUs      = gauge("muster_gpus", "GPUs by state: busy, free, or out (of service, by its health or its node's state). Told by the leader alone.",
+		"model", "state", "health")
+	descLeases = gauge("muster_leases", "Allocations that have not ended; each holds a lease. Told by the leader alone.")
 )
 
 // Describe gives what every server and the leader have.

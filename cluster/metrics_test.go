@@ -102,16 +102,16 @@ func TestTheLeaderAloneTellsWhatTheClusterHas(t *testing.T) {
 		})
 	}
 	value(leader, `# TYPE muster_queue_jobs gauge
-# HELP muster_queue_jobs Jobs of a queue: pending, or holding resources.
+# HELP muster_queue_jobs Jobs of a queue: pending, or holding resources. Told by the leader alone.
 muster_queue_jobs{queue="default",state="pending"} 1
 muster_queue_jobs{queue="default",state="running"} 1
 `)
 	value(leader, `# TYPE muster_gpus gauge
-# HELP muster_gpus GPUs by model, health and state: busy, free, or out (of service: by its health or its node's state).
+# HELP muster_gpus GPUs by state: busy, free, or out (of service, by its health or its node's state). Told by the leader alone.
 muster_gpus{health="healthy",model="NVIDIA H100 80GB HBM3",state="busy"} 1
 `)
 	value(leader, `# TYPE muster_leases gauge
-# HELP muster_leases Allocations that have not ended; each holds a lease.
+# HELP muster_leases Allocations that have not ended; each holds a lease. Told by the leader alone.
 muster_leases 1
 `)
 	value(leader, `# TYPE muster_jobs_submitted_total counter

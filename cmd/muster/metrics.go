@@ -17,12 +17,16 @@ import (
 
 // newRegistry makes the registry of an agent's process, with what is true of every process.
 func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+func buildInfo() prometheus.Gauge {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_build_info", Help: "1; the label says which version runs.",
 		ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
+	return build
 }
 
 // scrapesAtOnce bounds what a crowd of scrapers costs.
