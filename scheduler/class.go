@@ -50,6 +50,31 @@ type room struct {
 	cores  muster.MilliCores
 	memory muster.Bytes
 	empty  bool
+	open   openGPUs
+}
+
+// openGPUs is what is left of GPUs that are held in shares: for each the part of the chassis and the free thousandths, in
+// three bytes, ascending. It is text so that a class key can be compared.
+type openGPUs string
+
+// each yields the part and the free thousandths of each.
+func (o openGPUs) each(yield func(part, free int) bool) {
+	for ; len(o) >= 3; o = o[3:] {
+		if !yield(int(o[0]), int(o[1])<<8|int(o[2])) {
+			return
+		}
+	}
+}
+
+// sortTriples sorts what each yields; there are a few.
+func sortTriples(b []byte) {
+	for i := 3; i < len(b); i += 3 {
+		for k := i; k > 0 && string(b[k-3:k]) > string(b[k:k+3]); k -= 3 {
+			for d := range 3 {
+				b[k-3+d], b[k+d] = b[k+d], b[k-3+d]
+			}
+		}
+	}
 }
 
 // classKey is what placement sees of a node beside its labels. Which of equal slots are free is not part of it: room.free
@@ -62,10 +87,12 @@ type classKey struct {
 }
 
 type class struct {
-	key   classKey
-	row   *muster.Node // of one of them: for what they have in common
-	nodes []int32      // positions in View.nodes, ascending
-	at    []int32      // position in its level of the lane without GPUs, then of each of chassis.lanes
+	key    classKey
+	row    *muster.Node // of one of them: for what they have in common
+	nodes  []int32      // positions in View.nodes, ascending
+	valued uint64       // version of the mix that worth is of
+	worth  float64      // of its free GPUs and parts of GPUs
+	at     []int32      // position in its level of the lane without GPUs, then of each of chassis.lanes
 }
 
 // lane holds classes by the number of free GPUs of a model. Lane 0, of no model, holds all, by the number of free GPUs.
@@ -73,7 +100,8 @@ type lane struct {
 	id     int
 	model  string
 	levels [muster.MaxSlots + 1]level
-	free   int // GPUs of the model on placeable nodes
+	total  int // GPUs of the model on placeable nodes
+	free   int // those of which nothing is held
 	highLv int // no level above it holds a class
 }
 
@@ -84,24 +112,32 @@ type level struct {
 	stale   bool // a class has gone: the maxima may be too high
 	cores   muster.MilliCores
 	memory  muster.Bytes
+	open    int // thousandths
 }
 
 // bounds brings the maxima up to date and gives them.
 func (l *level) bounds() (muster.MilliCores, muster.Bytes) {
 	if l.stale {
-		l.cores, l.memory, l.stale = 0, 0, false
+		l.cores, l.memory, l.open, l.stale = 0, 0, 0, false
 		for _, c := range l.classes {
-			l.cores, l.memory = max(l.cores, c.key.room.cores), max(l.memory, c.key.room.memory)
+			l.widen(&c.key.room)
 		}
 	}
 	return l.cores, l.memory
+}
+
+func (l *level) widen(r *room) {
+	l.cores, l.memory = max(l.cores, r.cores), max(l.memory, r.memory)
+	for _, free := range r.open.each {
+		l.open = max(l.open, free)
+	}
 }
 
 func (l *lane) put(c *class, free int, at *int32) {
 	lv := &l.levels[free]
 	*at = int32(len(lv.classes))
 	lv.classes = append(lv.classes, c)
-	lv.cores, lv.memory = max(lv.cores, c.key.room.cores), max(lv.memory, c.key.room.memory)
+	lv.widen(&c.key.room)
 	l.highLv = max(l.highLv, free)
 }
 
@@ -182,7 +218,7 @@ func (v *View) newClass(key classKey, row *muster.Node) *class {
 	} else {
 		c = &class{}
 	}
-	c.key, c.row = key, row
+	c.key, c.row, c.valued = key, row, 0
 	c.at = append(c.at[:0], make([]int32, 1+len(key.chassis.lanes))...)
 	v.classes[key] = c
 	v.cpu.put(c, key.room.free.Count(), &c.at[0])

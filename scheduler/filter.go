@@ -59,10 +59,17 @@ var pipeline = []filter{
 			return fmt.Sprintf("%s there, needs the whole node", count(n.allocs, "rank"))
 		}},
 	{"sick gpu", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.usable) < q.gpus() }, sickDetail},
-	{"busy", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.free) == 0 },
+	{"busy", false, func(q *question, n *node) bool {
+		return q.gpus() > 0 && q.slots(n, n.free) == 0 && (q.r.share == 0 || q.fits(n) == 0)
+	},
 		func(*question, *node) string { return "" }}, // who holds them is told once, for all nodes: holders
-	{"short", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.slots(n, n.free) < q.gpus() },
-		func(q *question, n *node) string { return fmt.Sprintf("%d of %d free", q.slots(n, n.free), q.gpus()) }},
+	{"short", false, func(q *question, n *node) bool { return q.gpus() > 0 && q.fits(n) < q.ranks },
+		func(q *question, n *node) string {
+			if q.r.share > 0 {
+				return fmt.Sprintf("%d of %d shares of %s fit", q.fits(n), q.ranks, q.r.res.Share)
+			}
+			return fmt.Sprintf("%d of %d free", q.slots(n, n.free), q.gpus())
+		}},
 	{"cores", false, func(q *question, n *node) bool { return q.cores(n) > n.cores },
 		func(q *question, n *node) string { return fmt.Sprintf("%s cores free, needs %s", n.cores, q.cores(n)) }},
 	{"memory", false, func(q *question, n *node) bool { return q.memory(n) > n.memory },
@@ -81,7 +88,35 @@ func (q *question) verdict(n *node) *filter {
 	return nil
 }
 
-func (q *question) gpus() int { return q.r.gpus * q.ranks }
+// gpus is how many GPUs of a node the ranks need at the least.
+func (q *question) gpus() int {
+	if q.r.share > 0 {
+		each := 1000 / q.r.share
+		return (q.ranks + each - 1) / each
+	}
+	return q.r.gpus * q.ranks
+}
+
+// fits is how many of the ranks, if they want GPUs, find their GPUs on a node now, of the model that has most.
+func (q *question) fits(n *node) int {
+	most := 0
+	for _, share := range n.chassis.lanes {
+		fit := share.slots & q.r.fit[n.chassis.id]
+		ranks := 0
+		if q.r.share == 0 {
+			ranks = (n.free & fit).Count() / q.r.gpus
+		} else {
+			ranks = (n.free & fit).Count() * (1000 / q.r.share)
+			for _, s := range n.shared {
+				if fit.Has(s.Slot) && n.usable.Has(s.Slot) {
+					ranks += int(muster.WholeGPU-s.Held) / q.r.share
+				}
+			}
+		}
+		most = max(most, ranks)
+	}
+	return most
+}
 
 func (q *question) cores(n *node) muster.MilliCores {
 	cores, _ := n.row.Share(q.r.res)

@@ -62,8 +62,7 @@ func (p *pass) choose(s *shape, sc *scope) (*lane, bool) {
 		if !ok {
 			continue
 		}
-		if best == nil || c.nodes < least.nodes || c.nodes == least.nodes && (c.left < least.left ||
-			c.left == least.left && model.free > best.free) {
+		if best == nil || p.better(&c, &least, model, best) {
 			best, least = model, c
 		}
 	}
@@ -83,6 +82,8 @@ func (p *pass) try(s *shape, model *lane, sc *scope) (sum cost, blocked *request
 		}
 		sum.nodes += c.nodes
 		sum.left += c.left
+		sum.loss += c.loss
+		sum.node = c.node
 		if len(s.requests) > 1 {
 			var slots []muster.SlotSet
 			for _, at := range p.picks {
@@ -109,7 +110,7 @@ func (p *pass) commit(s *shape, model *lane, sc *scope) []state.RankPlacement {
 		rank := 0
 		for _, at := range p.picks {
 			n := &p.v.nodes[at.node]
-			cores, memory := r.share(n)
+			cores, memory := r.part(n)
 			slots = p.take(r, l, at, slots[:0])
 			for _, own := range slots {
 				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own,

@@ -37,6 +37,7 @@ const fewClasses = 32
 type undo struct {
 	node   int32
 	free   muster.SlotSet
+	shared []muster.SlotShare
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -88,8 +89,10 @@ func (r *request) tightness(c *class, l *lane) tightness {
 
 // cost says how good a placement of a whole gang is: the least is best.
 type cost struct {
-	nodes int // used
-	left  int // free GPUs left on them
+	nodes int   // used
+	loss  int   // in lossSteps; of a gang on one node
+	node  int32 // the one with a loss
+	left  int   // free GPUs left on them
 }
 
 // place finds nodes for all ranks of a request, with GPUs of the lane's model: the smallest set of nodes, and of equal sets
@@ -98,12 +101,17 @@ func (p *pass) place(r *request, l *lane, sc *scope) (cost, bool) {
 	if r.count == 0 {
 		return cost{}, true
 	}
-	if r.gpus > 0 && (l.free < r.gpus*r.count || l.highLv < r.gpus) {
+	if r.share == 0 && r.gpus > 0 && (l.free < r.gpus*r.count || l.highLv < r.gpus) {
 		return cost{}, false
 	}
-	if i, tight, ok := p.one(r, l, sc); ok {
+	if p.v.mix.told {
+		if i, loss, ok := p.cheapest(r, l, sc); ok {
+			p.picks = append(p.picks, pick{i, r.count})
+			return cost{nodes: 1, loss: loss, node: i}, true
+		}
+	} else if i, tight, ok := p.one(r, l, sc); ok {
 		p.picks = append(p.picks, pick{i, r.count})
-		return cost{1, tight.free - r.gpus*r.count}, true
+		return cost{nodes: 1, left: tight.free - r.gpus*r.count}, true
 	}
 	switch {
 	case r.count == 1 || r.within == "node":
@@ -228,12 +236,9 @@ func (p *pass) least(nodes []int32, r *request, sc *scope) int32 {
 // gather lists the candidates of a whole lane.
 func (p *pass) gather(r *request, l *lane, sc *scope) {
 	p.cands, p.scratch = p.cands[:0], p.scratch[:0]
-	for free := r.gpus; free <= l.highLv; free++ {
+	for free := r.leastLevel(); free <= l.highLv; free++ {
 		lv := &l.levels[free]
-		if len(lv.classes) == 0 {
-			continue
-		}
-		if cores, memory := lv.bounds(); cores < r.cores || memory < r.memory {
+		if lv.refuses(r, free) {
 			continue
 		}
 		for _, c := range lv.classes {
@@ -299,27 +304,32 @@ func (p *pass) inDomain(r *request, l *lane, sc *scope) (cost, bool) {
 	return p.fill(r)
 }
 
-// share is what one rank of r gets of a node beside GPUs, as the state reckons it.
-func (r *request) share(n *node) (muster.MilliCores, muster.Bytes) { return n.row.Share(r.res) }
+// part is what one rank of r gets of a node beside GPUs, as the state reckons it.
+func (r *request) part(n *node) (muster.MilliCores, muster.Bytes) { return n.row.Share(r.res) }
 
 // take takes what ranks of a request get on a node, GPUs of the lane's model, and gives each rank's slots.
 func (p *pass) take(r *request, l *lane, at pick, slots []muster.SlotSet) []muster.SlotSet {
 	n := &p.v.nodes[at.node]
-	p.undo = append(p.undo, undo{at.node, n.free, n.cores, n.memory, n.allocs})
-	cores, memory := r.share(n)
+	p.undo = append(p.undo, undo{at.node, n.free, n.shared, n.cores, n.memory, n.allocs})
+	cores, memory := r.part(n)
 	// All of them together first, so that they are neighbours; then each rank's, numbered along the slots.
 	var all muster.SlotSet
-	if r.gpus > 0 {
+	if r.share > 0 {
+		slots = p.takeShares(r, l, n, at.ranks, slots)
+	} else if r.gpus > 0 {
 		all = chooseSlots(n.free&r.fit[n.chassis.id]&n.chassis.slotsOf(l), r.gpus*at.ranks)
 	}
 	n.free = n.free.Minus(all)
 	first := len(slots)
 	for range at.ranks {
+		if r.share > 0 {
+			break
+		}
 		own := chooseSlots(all, r.gpus)
 		slots = append(slots, own)
 		all = all.Minus(own)
 	}
-	if at.ranks > 1 && r.gpus > 0 {
+	if at.ranks > 1 && r.gpus > 0 && r.share == 0 {
 		slices.SortFunc(slots[first:], func(a, b muster.SlotSet) int { return cmp.Compare(a&-a, b&-b) })
 	}
 	n.cores -= cores * muster.MilliCores(at.ranks)
@@ -334,7 +344,7 @@ func (p *pass) rollback(mark int) {
 	for i := len(p.undo) - 1; i >= mark; i-- {
 		u := &p.undo[i]
 		n := &p.v.nodes[u.node]
-		n.free, n.cores, n.memory, n.allocs = u.free, u.cores, u.memory, u.allocs
+		n.free, n.shared, n.cores, n.memory, n.allocs = u.free, u.shared, u.cores, u.memory, u.allocs
 		p.v.enroll(u.node)
 	}
 	p.undo = p.undo[:mark]

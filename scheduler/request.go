@@ -30,6 +30,7 @@ type shape struct {
 type request struct {
 	count  int
 	gpus   int // of a rank
+	share  int // thousandths of its one GPU; 0: its GPUs are whole
 	within string
 	res    *muster.Resources
 	rules  *ruleSet         // nil: no constraints
@@ -37,6 +38,9 @@ type request struct {
 	// What a rank needs at the least on any node: the amounts it names, or the default of a rank without GPUs.
 	cores  muster.MilliCores
 	memory muster.Bytes
+
+	valued uint64  // version of the mix that worth is of
+	worth  float64 // of a share: what it costs the GPU where it fits best
 }
 
 // shape gives a shape's entry; nil when the state does not know it.
@@ -57,7 +61,7 @@ func (v *View) newShape(id muster.ShapeID, row *muster.Shape) *shape {
 	s := &shape{id: id, requests: make([]request, len(row.Groups))}
 	for i := range row.Groups {
 		g := &row.Groups[i]
-		r := request{count: g.Count, gpus: g.Resources.GPUs, within: g.Within, res: &g.Resources, rules: v.ruleSet(g.Constraints)}
+		r := request{count: g.Count, gpus: g.Resources.GPUs, share: int(g.Resources.Share), within: g.Within, res: &g.Resources, rules: v.ruleSet(g.Constraints)}
 		if !r.res.Exclusive {
 			r.cores, r.memory = r.res.MilliCores, r.res.Memory
 			if r.gpus == 0 {
@@ -85,10 +89,21 @@ func larger(a, b *request) int {
 	if a.gpus != b.gpus {
 		return b.gpus - a.gpus
 	}
+	if a.milli() != b.milli() {
+		return b.milli() - a.milli()
+	}
 	if a.cores != b.cores {
 		return int(max(-1, min(1, b.cores-a.cores)))
 	}
 	return int(max(-1, min(1, b.memory-a.memory)))
+}
+
+// milli is how many thousandths of GPUs a rank takes.
+func (r *request) milli() int {
+	if r.share > 0 {
+		return r.share
+	}
+	return r.gpus * 1000
 }
 
 // dropShape forgets a shape that no pending job has any more.
@@ -152,7 +167,17 @@ func (v *View) laneOf(r *request, model *lane) *lane {
 // of that kind: what a rank gets depends on the whole machine.
 func (r *request) capacity(in room, c *chassis, row *muster.Node, l *lane) int {
 	ranks := r.count
-	if r.gpus > 0 {
+	switch {
+	case r.share > 0:
+		fit := r.fit[c.id] & c.slotsOf(l)
+		holds := (in.free & fit).Count() * (1000 / r.share)
+		for part, free := range in.open.each {
+			if c.parts[part].slots&fit != 0 {
+				holds += free / r.share
+			}
+		}
+		ranks = min(ranks, holds)
+	case r.gpus > 0:
 		ranks = min(ranks, (in.free&r.fit[c.id]&c.slotsOf(l)).Count()/r.gpus)
 	}
 	if ranks == 0 || in.cores < r.cores || in.memory < r.memory {

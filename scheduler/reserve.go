@@ -21,7 +21,7 @@ type take struct {
 // change takes from a node, or with sign -1 gives back. A rollback undoes it.
 func (p *pass) change(t *take, sign int) {
 	n := &p.v.nodes[t.node]
-	p.undo = append(p.undo, undo{t.node, n.free, n.cores, n.memory, n.allocs})
+	p.undo = append(p.undo, undo{t.node, n.free, n.shared, n.cores, n.memory, n.allocs})
 	if sign > 0 {
 		n.free = n.free.Minus(t.slots)
 	} else {

@@ -216,6 +216,7 @@ func (v *View) begin(signals Signals) *pass {
 	p.v = v
 	p.number++
 	p.out, p.loads = p.out[:0], nil
+	v.refreshMix()
 	if len(signals.Suspect) > 0 {
 		for i := range v.nodes {
 			if _, suspect := signals.Suspect[v.nodes[i].row.ID]; suspect {

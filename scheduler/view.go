@@ -35,6 +35,9 @@ type View struct {
 	counted        amounts // what they have, as of countedVersion
 	kins           map[string]kinID
 	kinNames       []string // by number
+	mix            mix
+	gpus           int // on placeable nodes, and the cores of those that have any
+	gpuCores       muster.MilliCores
 
 	pass pass // space for the pass at work
 }
@@ -47,7 +50,8 @@ type node struct {
 	placeable bool   // registered in this epoch, not lost, not draining
 	usable    muster.SlotSet
 
-	free   muster.SlotSet // and usable
+	free   muster.SlotSet     // and usable
+	shared []muster.SlotShare // not to be written to
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -60,7 +64,26 @@ func (n *node) room() room {
 		slots := n.chassis.parts[i].slots
 		r.free |= slots.Lowest((n.free & slots).Count())
 	}
+	if len(n.shared) > 0 {
+		r.open = n.open()
+	}
 	return r
+}
+
+// open writes what is left of GPUs that are held in shares; see openGPUs.
+func (n *node) open() openGPUs {
+	var space [3 * muster.MaxSlots]byte
+	list := space[:0]
+	for part := range n.chassis.parts {
+		from := len(list)
+		for _, s := range n.shared {
+			if left := muster.WholeGPU - s.Held; left > 0 && n.usable.Has(s.Slot) && n.chassis.parts[part].slots.Has(s.Slot) {
+				list = append(list, byte(part), byte(left>>8), byte(left))
+			}
+		}
+		sortTriples(list[from:])
+	}
+	return openGPUs(list)
 }
 
 // whole is what the node would have to give if nothing ran and every GPU was well.
@@ -81,6 +104,10 @@ func NewView(s *state.Snapshot) *View {
 		domains:  map[string][]domain{},
 		kins:     map[string]kinID{"": 0},
 		kinNames: []string{""},
+		mix:      newMix(),
+	}
+	for r := range s.Specs() {
+		v.mix.count(r.Spec, int64(r.Jobs))
 	}
 	for n := range s.Nodes() {
 		v.setNode(n)
@@ -118,6 +145,12 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 	for _, id := range c.Jobs {
 		old, was := before.Job(id)
 		now, is := s.Job(id)
+		switch {
+		case is && !was:
+			v.mix.count(s.Spec(now.Spec), 1)
+		case was && !is:
+			v.mix.count(before.Spec(old.Spec), -1)
+		}
 		v.setRunning(id, now, is)
 		waits := is && s.IsPending(pendingKey(now))
 		if was && before.IsPending(pendingKey(old)) {
@@ -150,6 +183,7 @@ func (v *View) setNode(row *muster.Node) {
 	}
 	n := &v.nodes[i]
 	old := n.row
+	v.tally(i, -1)
 	n.row = row
 	if old == nil || !sameGPUs(old.GPUs, row.GPUs) {
 		v.expel(i)
@@ -167,6 +201,22 @@ func (v *View) setNode(row *muster.Node) {
 	}
 	n.placeable, n.usable = placeable, usable
 	n.free = row.FreeSlots & n.usable
+	n.shared = row.Shared
 	n.cores, n.memory, n.allocs = row.FreeMilliCores, row.FreeMemory, row.Allocs
+	v.tally(i, 1)
 	v.enroll(i)
+}
+
+// tally counts a placeable node's GPUs, or with sign -1 no longer.
+func (v *View) tally(i int32, sign int) {
+	n := &v.nodes[i]
+	if !n.placeable || len(n.row.GPUs) == 0 {
+		return
+	}
+	v.gpus += sign * len(n.row.GPUs)
+	v.gpuCores += muster.MilliCores(sign) * n.row.MilliCores
+	for _, share := range n.chassis.lanes {
+		share.lane.total += sign * share.slots.Count()
+		v.mix.dirty = true
+	}
 }

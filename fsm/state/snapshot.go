@@ -77,6 +77,9 @@ func (s *Snapshot) Spec(id muster.SpecID) *muster.JobSpec {
 	return nil
 }
 
+// Specs yields all interned specs, each with how many jobs have it.
+func (s *Snapshot) Specs() iter.Seq[*SpecRow] { return s.t.specs.all() }
+
 // Shape gives an interned shape. A shape goes with the last live job that has it.
 func (s *Snapshot) Shape(id muster.ShapeID) (ShapeRow, bool) {
 	if row := s.t.shapes.get(id); row != nil {

@@ -258,6 +258,9 @@ func (r *replay) spec(j *Job) *muster.JobSpec {
 // resourcesOf is what a rank with so many of the job's GPUs needs.
 func resourcesOf(n *Need, gpus int) muster.Resources {
 	r := muster.Resources{GPUs: gpus, MilliCores: n.MilliCores, Memory: n.Memory, Models: n.Models}
+	if gpus == 1 && n.Milli < 1000 {
+		r.Share = muster.MilliGPUs(n.Milli)
+	}
 	if gpus < n.GPUs {
 		r.MilliCores = n.MilliCores * muster.MilliCores(gpus) / muster.MilliCores(n.GPUs)
 		r.Memory = n.Memory / muster.Bytes(n.GPUs) * muster.Bytes(gpus)

@@ -119,15 +119,22 @@ func (res *QueueResult) summaries(groups map[string][]int, ends []time.Duration)
 	for name, jobs := range groups {
 		out = append(out, res.summary(name, jobs, ends))
 	}
-	slices.SortFunc(out, func(a, b Summary) int {
-		x, errX := strconv.Atoi(a.Name)
-		y, errY := strconv.Atoi(b.Name)
-		if errX == nil && errY == nil {
-			return cmp.Compare(x, y)
-		}
-		return cmp.Or(cmp.Compare(b2i(errX == nil), b2i(errY == nil)), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out, func(a, b Summary) int { return compareSizes(a.Name, b.Name) })
 	return out
+}
+
+func sortSizes(list []PlacedBySize) {
+	slices.SortFunc(list, func(a, b PlacedBySize) int { return compareSizes(a.Name, b.Name) })
+}
+
+// compareSizes puts numbers last, in their order.
+func compareSizes(a, b string) int {
+	x, errX := strconv.Atoi(a)
+	y, errY := strconv.Atoi(b)
+	if errX == nil && errY == nil {
+		return cmp.Compare(x, y)
+	}
+	return cmp.Or(cmp.Compare(b2i(errX == nil), b2i(errY == nil)), cmp.Compare(a, b))
 }
 
 func b2i(b bool) int {
