@@ -38,3 +38,12 @@ func (s *JobSpec) Unbuilt() []*Error {
 	}
 	return out
 }
+
+// UnbuiltWords gives what Unbuilt refuses, in the job file's words.
+func UnbuiltWords() []string {
+	var out []string
+	for _, u := range unbuilt {
+		out = append(out, u.word)
+	}
+	return out
+}

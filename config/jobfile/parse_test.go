@@ -17,7 +17,7 @@ import (
 	"github.com/musterhpc/muster/wire"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+var update = flag.Bool("update", false, "write the golden files and pages")
 
 // files lists the .hcl files of a folder of testdata.
 func files(t *testing.T, dir string, atLeast int) []string {
