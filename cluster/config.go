@@ -57,6 +57,9 @@ type Config struct {
 	// it has arranged that the process exits; no data is safe to acknowledge after it.
 	Fatal func(error)
 
+	// Network is how others are reached; the zero value: the network as it is.
+	Network Network
+
 	// Clock is for tests; zero functions are the system's.
 	Clock Clock
 

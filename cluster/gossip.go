@@ -70,6 +70,9 @@ func startGossip(c Config, self member) (*gossip, error) {
 	if m.BindAddr, m.BindPort, err = hostPort(c.GossipAddress); err != nil {
 		return nil, err
 	}
+	if m.Transport, m.BindPort, err = c.Network.transport(m.BindAddr, m.BindPort, m.Logger); err != nil {
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
 	m.AdvertisePort = m.BindPort
 	if c.GossipAdvertise != "" {
 		if m.AdvertiseAddr, m.AdvertisePort, err = hostPort(c.GossipAdvertise); err != nil {
@@ -80,6 +83,9 @@ func startGossip(c Config, self member) (*gossip, error) {
 		return nil, fmt.Errorf("gossip: this server's name and addresses are longer than the %d bytes that gossip carries; shorten them", memberlist.MetaMaxSize-16)
 	}
 	if g.list, err = memberlist.Create(m); err != nil {
+		if m.Transport != nil {
+			_ = m.Transport.Shutdown() // nothing went over it
+		}
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	g.at = g.list.LocalNode().Address()

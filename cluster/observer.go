@@ -8,8 +8,8 @@ import (
 type Observer struct{ gossip *gossip }
 
 // Observe joins gossip as the worker called name. address is the host:port to bind, port 0 takes a free one.
-func Observe(clusterID, name, address string, join []string, logger hclog.Logger) (*Observer, error) {
-	c := Config{ClusterID: clusterID, GossipAddress: address, Join: join, Logger: logger}.withDefaults()
+func Observe(clusterID, name, address string, join []string, network Network, logger hclog.Logger) (*Observer, error) {
+	c := Config{ClusterID: clusterID, GossipAddress: address, Join: join, Network: network, Logger: logger}.withDefaults()
 	g, err := startGossip(c, member{ID: "worker/" + name})
 	if err != nil {
 		return nil, err

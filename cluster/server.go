@@ -149,7 +149,7 @@ func (s *Server) startRaft(undo *[]func()) (isNew bool, err error) {
 	if s.entries, err = raft.NewLogCache(logCacheEntries, s.logs); err != nil {
 		return false, err
 	}
-	stream := newStreamLayer(c.RaftListener, c.RPCAddress, c.TLS)
+	stream := newStreamLayer(c.RaftListener, c.RPCAddress, c.TLS, c.Network)
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: stream, MaxPool: 4, MaxRPCsInFlight: 1, Timeout: transportTimeout, Logger: s.logger.Named("raft-net"),
 		MsgpackUseNewTimeFormat: true,

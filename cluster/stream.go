@@ -177,6 +177,7 @@ type streamLayer struct {
 	listener net.Listener
 	address  streamAddr // advertised: what raft's configuration says of this server
 	tls      *tls.Config
+	network  Network
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{} // accepted: raft's transport leaves idle ones open when it closes
@@ -188,8 +189,8 @@ type streamAddr string
 func (streamAddr) Network() string  { return "tcp" }
 func (a streamAddr) String() string { return string(a) }
 
-func newStreamLayer(l net.Listener, address string, c *tls.Config) *streamLayer {
-	return &streamLayer{listener: l, address: streamAddr(address), tls: c, conns: map[net.Conn]struct{}{}}
+func newStreamLayer(l net.Listener, address string, c *tls.Config, n Network) *streamLayer {
+	return &streamLayer{listener: l, address: streamAddr(address), tls: c, network: n, conns: map[net.Conn]struct{}{}}
 }
 
 func (s *streamLayer) Addr() net.Addr { return s.address }
@@ -206,7 +207,7 @@ func (s *streamLayer) Accept() (net.Conn, error) {
 }
 
 func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", string(address), timeout)
+	conn, err := s.network.dial(string(address), timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,9 @@ const maxAnswer = 64 << 20
 
 type dialFunc func(ctx context.Context, address string) (net.Conn, error)
 
-// dialPlain connects over TCP, or over a unix socket for "unix:///path". A machine that went away is noticed by the
+// DialPlain connects over TCP, or over a unix socket for "unix:///path". A machine that went away is noticed by the
 // kernel's own probes after three seconds: gRPC's, from the client's side, come every ten at the soonest.
-func dialPlain(ctx context.Context, address string) (net.Conn, error) {
+func DialPlain(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout:         2 * time.Second,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2},
@@ -47,7 +47,7 @@ func toServer(dial dialFunc, secure *tls.Config) []grpc.DialOption {
 // toWorker gives the options of connections to workers.
 func toWorker(dial dialFunc, secure *tls.Config) []grpc.DialOption {
 	if dial == nil {
-		dial = dialPlain
+		dial = DialPlain
 	}
 	creds := insecure.NewCredentials()
 	if secure != nil {

@@ -31,6 +31,7 @@ var _ rpc.Local = (*cluster.Server)(nil)
 
 func (a *app) agentCommand() *cobra.Command {
 	var path string
+	var dev bool
 	cmd := &cobra.Command{
 		Use: "agent --config FILE|DIR", Short: "be a server, a worker, or both", Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,12 +45,21 @@ func (a *app) agentCommand() *cobra.Command {
 			if diagnostics.HasErrors() {
 				return alreadySaid{muster.KindInvalid}
 			}
+			var cuts *cuts
+			if dev {
+				var err error
+				if cuts, err = followCuts(); err != nil {
+					return err
+				}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return runAgent(ctx, c, a.logger(c))
+			return runAgent(ctx, c, cuts, a.logger(c))
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", "", "the agent's file, or a folder of them")
+	cmd.Flags().BoolVar(&dev, "dev", false, "a child of muster dev, which cuts its network")
+	_ = cmd.Flags().MarkHidden("dev") // it is there
 	return cmd
 }
 
@@ -71,6 +81,7 @@ func (a *app) superviseCommand() *cobra.Command {
 // needs servers, the API needs its server.
 type agent struct {
 	config *config.Config
+	cuts   *cuts // nil unless it is a child of muster dev
 	log    hclog.Logger
 	fatal  chan error // what must end the process at once
 	ended  chan error // a part that ended by itself
@@ -86,8 +97,8 @@ type agent struct {
 // state is small the garbage collector would run tens of times a second for the garbage of requests.
 const serverHeadroom = 32 << 20
 
-func runAgent(ctx context.Context, c *config.Config, log hclog.Logger) error {
-	a := &agent{config: c, log: log, fatal: make(chan error, 1), ended: make(chan error, 8), registry: newRegistry()}
+func runAgent(ctx context.Context, c *config.Config, cuts *cuts, log hclog.Logger) error {
+	a := &agent{config: c, cuts: cuts, log: log, fatal: make(chan error, 1), ended: make(chan error, 8), registry: newRegistry()}
 	err := a.start(ctx)
 	if err == nil {
 		select {
@@ -168,7 +179,7 @@ func (a *agent) startServer(username string) (address string, err error) {
 		DataDir: filepath.Join(c.DataDir, "server"), Name: c.Name, ClusterID: c.Cluster, Version: version,
 		RPCAddress: address, HTTPAddress: web.Addr().String(), RaftListener: raft,
 		GossipAddress: a.address(c.Ports.Gossip), Join: c.Join, Expect: c.Server.Expect, Voters: c.Server.Voters,
-		Timing: timing, Logger: a.log.Named("server"),
+		Timing: timing, Network: a.cuts.network(), Logger: a.log.Named("server"),
 		Fatal: func(err error) { a.fatal <- err; select {} },
 	}
 	injectFaults(&settings)
@@ -181,8 +192,8 @@ func (a *agent) startServer(username string) (address string, err error) {
 			a.log.Error("the server did not end well", "error", err)
 		}
 	})
-	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username, Checkpoints: c.Server.Checkpoints,
-		Metrics: scrapeHandler(a.registry, a.log.Named("metrics")), ParseJobs: parseAway})
+	service := rpc.NewServer(rpc.Config{Local: server, Logger: a.log.Named("rpc"), User: username, Dial: a.cuts.dialer(),
+		Checkpoints: c.Server.Checkpoints, Metrics: scrapeHandler(a.registry, a.log.Named("metrics")), ParseJobs: parseAway})
 	a.registry.MustRegister(server.Collectors()...)
 	a.registry.MustRegister(service.Collectors()...)
 	a.parts = append(a.parts, service.Stop)
@@ -219,7 +230,7 @@ func portTaken(name string, err error) error {
 // observe joins gossip as a worker; the function it gives waits until a server is heard of.
 func (a *agent) observe() (func(context.Context) ([]string, error), error) {
 	c := a.config
-	observer, err := cluster.Observe(c.Cluster, c.Name, a.address(c.Ports.Gossip), c.Join, a.log.Named("gossip"))
+	observer, err := cluster.Observe(c.Cluster, c.Name, a.address(c.Ports.Gossip), c.Join, a.cuts.network(), a.log.Named("gossip"))
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +270,7 @@ func (a *agent) startWorker(ctx context.Context, servers []string, lookup func(c
 	w := c.Worker
 	options := worker.Config{
 		Name: c.Name, Cluster: c.Cluster, Version: version, DataDir: filepath.Join(c.DataDir, "worker"), RunDir: filepath.Join(c.DataDir, "run"),
-		Listener: listener, Servers: servers, Dial: rpc.WorkerDial(nil, nil), Cost: w.CostPerHour,
+		Listener: listener, Servers: servers, Dial: rpc.WorkerDial(a.cuts.dialer(), nil), Cost: w.CostPerHour,
 		ReserveCores: w.Reserve.Cores, ReserveMemory: w.Reserve.Memory, AllowRoot: w.AllowRoot, Binary: binary, Logger: a.log.Named("worker"),
 	}
 	options.PortLow, options.PortHigh = w.PortLow, w.PortHigh

@@ -78,11 +78,10 @@ func (a *app) devCommand() *cobra.Command {
 		a.devVerb("kill-leader", "kill -9 of the leader", cobra.NoArgs, "POST", "/kill-leader", "killed %s, which led"),
 		a.devVerb("kill-worker N", "kill -9 of a worker with all its tasks, as when a machine loses power", cobra.ExactArgs(1),
 			"POST", "/kill-worker", "killed %s and all its tasks"),
+		a.devVerb("add-worker", "one more worker", cobra.NoArgs, "POST", "/add-worker", "%s joins"),
 		a.devVerb("start NAME", "start again what died under --no-restart", cobra.ExactArgs(1), "POST", "/start", "started %s"),
 		a.devVerb("stop", "end the running muster dev", cobra.NoArgs, "POST", "/stop", "%s"))
-	for _, name := range []string{"fail-gpu", "add-worker", "partition", "heal"} {
-		cmd.AddCommand(laterVerb("dev", name))
-	}
+	cmd.AddCommand(a.devPartitionCommand(), a.devHealCommand(), laterVerb("dev", "fail-gpu"))
 	return cmd
 }
 
@@ -142,7 +141,7 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 	defer client.Close()
 	fmt.Fprintf(a.io.err, "muster dev: %s, %s with %d simulated %s each, ready after %.1f s\n",
 		count(options.servers, "server"), count(options.workers, "worker"), options.gpus, options.gpuModel, time.Since(began).Seconds())
-	leader := func(ctx context.Context) (string, error) { return leaderOf(ctx, client) }
+	leader := func(ctx context.Context) (string, error) { return cluster.leads(ctx, client) }
 	if len(files) > 0 {
 		return a.devFiles(ctx, cluster, client, jobs, killAfter)
 	}
@@ -162,7 +161,7 @@ func (a *app) devServe(ctx, children context.Context, stop func(), cluster *devC
 	}
 	defer forget()
 	fmt.Fprintf(a.io.err, "muster dev: in another shell: muster run -- hostname; muster node ls; muster dev kill-leader\n"+
-		"            everything lives in %s; HTTP at http://%s; Ctrl-C ends it\n", cluster.options.dir, cluster.agents[0].http)
+		"            everything lives in %s; HTTP at http://%s; Ctrl-C ends it\n", cluster.options.dir, cluster.all()[0].http)
 	return cluster.serveControl(ctx, children, record.Control, leader, stop)
 }
 
@@ -239,7 +238,7 @@ func (a *app) killOnTheWay(ctx context.Context, cluster *devCluster, client *rpc
 }
 
 func (c *devCluster) nameOf(address string) string {
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		if a.rpc == address {
 			return a.name
 		}
@@ -330,7 +329,7 @@ func (a *app) devStatusCommand() *cobra.Command {
 				l.names = append(l.names, s.Name)
 			}
 			l.table = func() table {
-				t := table{header: []string{"NAME", "ROLE", "PID", "ADDRESS", "RESTARTS", "LOG"}, state: -1}
+				t := table{header: []string{"NAME", "ROLE", "PID", "ADDRESS", "SIDE", "RESTARTS", "LOG"}, state: -1}
 				for _, s := range agents {
 					role, pid := s.Role, strconv.Itoa(s.Pid)
 					if s.Leader {
@@ -339,7 +338,7 @@ func (a *app) devStatusCommand() *cobra.Command {
 					if s.Pid == 0 {
 						pid = "down"
 					}
-					t.rows = append(t.rows, []string{s.Name, role, pid, s.Address, strconv.Itoa(s.Restarts), s.Log})
+					t.rows = append(t.rows, []string{s.Name, role, pid, s.Address, s.Side, strconv.Itoa(s.Restarts), s.Log})
 				}
 				return t
 			}

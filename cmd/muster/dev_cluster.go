@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -39,13 +40,17 @@ type devOptions struct {
 type devCluster struct {
 	options devOptions
 	binary  string
-	agents  []*devAgent
+	join    []cty.Value // the servers, for gossip
 
 	forks chan func() // see forker
 
 	mu       sync.Mutex
+	agents   []*devAgent // the servers, then the workers; more workers may come
 	stopping bool
 	wait     sync.WaitGroup
+
+	sides     [][]string // of a network that is cut: see partition
+	cutNumber int        // of the newest order that cuts or heals it
 }
 
 // devAgent is one child: a server s1… or a worker w1….
@@ -54,6 +59,7 @@ type devAgent struct {
 	dir    string
 	server bool
 	rpc    string
+	gossip string
 	http   string
 	socket string // of the API
 
@@ -61,6 +67,7 @@ type devAgent struct {
 	process  *os.Process
 	restarts int
 	ends     int // how often its process ended
+	pipe     *cutPipe
 }
 
 const devRestartDelay = time.Second
@@ -72,23 +79,15 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		return nil, err
 	}
 	c := &devCluster{options: options, binary: binary, forks: make(chan func())}
-	ports, err := freePorts(options.servers*3 + options.workers)
+	ports, err := freePorts(options.servers*3 + options.workers*2)
 	if err != nil {
 		return nil, err
 	}
 	next := func() int { p := ports[0]; ports = ports[1:]; return p }
-	// A directory that an earlier cluster left: its servers know each other by their addresses.
-	earlier := func(name string) *config.Config {
-		if old, _ := config.Load((&devAgent{dir: filepath.Join(options.dir, name)}).file()); old != nil {
-			return old
-		}
-		return new(config.Config)
-	}
-	var join []cty.Value
 	type server struct{ rpc, gossip, http int }
 	var servers []server
 	for i := range options.servers {
-		old := earlier(fmt.Sprintf("s%d", i+1)).Ports
+		old := c.earlier(fmt.Sprintf("s%d", i+1)).Ports
 		s := server{cmp.Or(old.RPC, next()), cmp.Or(old.Gossip, next()), cmp.Or(old.HTTP, next())}
 		if i == 0 && options.http != "" {
 			if s.http, err = loopbackPort(options.http); err != nil {
@@ -96,18 +95,18 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 			}
 		}
 		servers = append(servers, s)
-		join = append(join, cty.StringVal(loopback(s.gossip)))
+		c.join = append(c.join, cty.StringVal(loopback(s.gossip)))
 	}
 	checkpoints := filepath.Join(options.dir, "checkpoints")
 	if err := os.MkdirAll(checkpoints, 0o700); err != nil {
 		return nil, err
 	}
-	others := join
+	others := c.join
 	if len(servers) == 1 {
 		others = nil // one that expects nobody else and is told whom to join would only join
 	}
 	for i, s := range servers {
-		a := c.agent(fmt.Sprintf("s%d", i+1), true, s.rpc)
+		a := c.agent(fmt.Sprintf("s%d", i+1), true, s.rpc, s.gossip)
 		a.http = loopback(s.http)
 		err := a.write(others, map[string]int{"rpc": s.rpc, "gossip": s.gossip, "http": s.http}, func(body *hclwrite.Body) {
 			block := body.AppendNewBlock("server", nil).Body()
@@ -119,30 +118,70 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 			return nil, err
 		}
 	}
-	for i := range options.workers {
-		name := fmt.Sprintf("w%d", i+1)
-		rpc := cmp.Or(earlier(name).Ports.RPC, next())
-		a := c.agent(name, false, rpc)
-		err := a.write(join, map[string]int{"rpc": rpc, "gossip": 0, "http": 0}, func(body *hclwrite.Body) {
-			block := body.AppendNewBlock("worker", nil).Body()
-			block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
-			block.SetAttributeValue("port_range", cty.StringVal(devPorts(i, options.workers)))
-			gpus := block.AppendNewBlock("gpus", nil).Body()
-			gpus.SetAttributeValue("simulate", cty.NumberIntVal(int64(options.gpus)))
-			gpus.SetAttributeValue("model", cty.StringVal(options.gpuModel))
-			gpus.SetAttributeValue("cores", cty.NumberIntVal(int64(options.cores)))
-			gpus.SetAttributeValue("memory", cty.StringVal(options.memory))
-		})
-		if err != nil {
+	for range options.workers {
+		if err := c.writeWorker(next(), next()); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (c *devCluster) agent(name string, server bool, rpc int) *devAgent {
+// earlier is the file of an agent in a directory that an earlier cluster left: its servers know each other by their addresses.
+func (c *devCluster) earlier(name string) *config.Config {
+	if old, _ := config.Load((&devAgent{dir: filepath.Join(c.options.dir, name)}).file()); old != nil {
+		return old
+	}
+	return new(config.Config)
+}
+
+// writeWorker makes the next worker, which listens on two ports unless it had others before.
+func (c *devCluster) writeWorker(port, gossip int) error {
+	i := len(c.agents) - c.options.servers
+	name := fmt.Sprintf("w%d", i+1)
+	old := c.earlier(name).Ports
+	port, gossip = cmp.Or(old.RPC, port), cmp.Or(old.Gossip, gossip)
+	a := c.agent(name, false, port, gossip)
+	return a.write(c.join, map[string]int{"rpc": port, "gossip": gossip, "http": 0}, func(body *hclwrite.Body) {
+		block := body.AppendNewBlock("worker", nil).Body()
+		block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
+		block.SetAttributeValue("port_range", cty.StringVal(devPorts(i, c.options.workers)))
+		gpus := block.AppendNewBlock("gpus", nil).Body()
+		gpus.SetAttributeValue("simulate", cty.NumberIntVal(int64(c.options.gpus)))
+		gpus.SetAttributeValue("model", cty.StringVal(c.options.gpuModel))
+		gpus.SetAttributeValue("cores", cty.NumberIntVal(int64(c.options.cores)))
+		gpus.SetAttributeValue("memory", cty.StringVal(c.options.memory))
+	})
+}
+
+// addWorker starts one more worker and gives its name.
+func (c *devCluster) addWorker(ctx context.Context) (string, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping {
+		return "", errors.New("this dev cluster is ending")
+	}
+	if err := c.writeWorker(ports[0], ports[1]); err != nil {
+		return "", err
+	}
+	a := c.agents[len(c.agents)-1]
+	c.wait.Go(func() { c.keep(ctx, a) })
+	return a.name, nil
+}
+
+// all lists the agents.
+func (c *devCluster) all() []*devAgent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.agents)
+}
+
+func (c *devCluster) agent(name string, server bool, rpc, gossip int) *devAgent {
 	dir := filepath.Join(c.options.dir, name)
-	a := &devAgent{name: name, dir: dir, server: server, rpc: loopback(rpc)}
+	a := &devAgent{name: name, dir: dir, server: server, rpc: loopback(rpc), gossip: loopback(gossip)}
 	if server {
 		a.socket = filepath.Join(dir, "api.sock")
 	}
@@ -165,8 +204,8 @@ func loopbackPort(address string) (int, error) {
 
 // devPorts is a worker's part of the ports of tasks: all workers are on this machine.
 func devPorts(worker, workers int) string {
-	const low, all = 20_000, 10_000
-	part := max(1, all/workers)
+	const low, all, atLeast = 20_000, 10_000, 40 // more workers may come
+	part := max(1, all/max(workers, atLeast))
 	first := low + worker*part%all
 	return fmt.Sprintf("%d-%d", first, first+part-1)
 }
@@ -214,7 +253,7 @@ func (a *devAgent) write(join []cty.Value, ports map[string]int, role func(*hclw
 // start starts every agent; a child that ends is started again after a second, until stop.
 func (c *devCluster) start(ctx context.Context) {
 	go c.forker()
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		c.wait.Go(func() { c.keep(ctx, a) })
 	}
 }
@@ -273,15 +312,22 @@ func (c *devCluster) runOnce(ctx context.Context, a *devAgent) error {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(c.binary, "agent", "--config", a.file())
+	command := exec.Command(c.binary, "agent", "--dev", "--config", a.file())
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = childAttributes()
+	release, unplug, err := c.plug(a, command)
+	if err != nil {
+		return err
+	}
+	defer unplug()
+	defer release()
 	c.mu.Lock()
 	if c.stopping {
 		c.mu.Unlock()
 		return nil
 	}
 	err = c.fork(command)
+	release()
 	c.mu.Unlock()
 	if err != nil {
 		return err
@@ -357,7 +403,7 @@ func (c *devCluster) stop() {
 	c.mu.Lock()
 	c.stopping = true
 	c.mu.Unlock()
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		if pid := a.pid(); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -367,7 +413,7 @@ func (c *devCluster) stop() {
 	}
 	c.wait.Wait()
 	close(c.forks)
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		if !a.server {
 			killSupervisors(a.dir) // one that its agent had forked just then
 		}
@@ -376,7 +422,7 @@ func (c *devCluster) stop() {
 
 // failing gives an agent that ended twice, or once and stays so: it won't come up.
 func (c *devCluster) failing() *devAgent {
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		a.mu.Lock()
 		ends := a.ends
 		a.mu.Unlock()
@@ -408,7 +454,7 @@ func (a *devAgent) lastWords() string {
 // addresses are where clients reach the servers.
 func (c *devCluster) addresses() []string {
 	var out []string
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		if a.server {
 			out = append(out, a.rpc)
 		}
@@ -417,7 +463,7 @@ func (c *devCluster) addresses() []string {
 }
 
 func (c *devCluster) find(name string) (*devAgent, error) {
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		if a.name == name {
 			return a, nil
 		}

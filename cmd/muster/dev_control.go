@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/musterhpc/muster"
@@ -82,6 +83,7 @@ type devAgentStatus struct {
 	Address  string `json:"address"`
 	HTTP     string `json:"http,omitempty"`
 	Leader   bool   `json:"leader"`
+	Side     string `json:"side,omitempty"` // the names on its side of a network that is cut
 	Restarts int    `json:"restarts"`
 	Log      string `json:"log"`
 }
@@ -123,6 +125,19 @@ func (c *devCluster) serveControl(ctx, children context.Context, socket string, 
 		}
 		answer(w, name, err)
 	})
+	mux.HandleFunc("POST /add-worker", func(w http.ResponseWriter, _ *http.Request) {
+		name, err := c.addWorker(children)
+		err = errors.Join(err, c.tellCuts()) // of where it is
+		answer(w, name, err)
+	})
+	mux.HandleFunc("POST /partition", func(w http.ResponseWriter, r *http.Request) {
+		said, err := c.partition(r.URL.Query()["side"], func() (string, error) { return leader(r.Context()) })
+		answer(w, said, err)
+	})
+	mux.HandleFunc("POST /heal", func(w http.ResponseWriter, _ *http.Request) {
+		said, err := c.heal()
+		answer(w, said, err)
+	})
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("name")
 		answer(w, name, c.startAgain(children, name))
@@ -151,7 +166,7 @@ func (c *devCluster) serveControl(ctx, children context.Context, socket string, 
 
 func (c *devCluster) status(leader string) []devAgentStatus {
 	var out []devAgentStatus
-	for _, a := range c.agents {
+	for _, a := range c.all() {
 		role := "worker"
 		if a.server {
 			role = "server"
@@ -159,8 +174,11 @@ func (c *devCluster) status(leader string) []devAgentStatus {
 		a.mu.Lock()
 		restarts := a.restarts
 		a.mu.Unlock()
+		c.mu.Lock()
+		side := strings.Join(c.sideOf(a.name), ",")
+		c.mu.Unlock()
 		out = append(out, devAgentStatus{Name: a.name, Role: role, Pid: a.pid(), Address: a.rpc, HTTP: a.http,
-			Leader: a.server && a.rpc == leader, Restarts: restarts, Log: a.log()})
+			Leader: a.server && a.rpc == leader, Side: side, Restarts: restarts, Log: a.log()})
 	}
 	return out
 }
@@ -174,7 +192,7 @@ func (c *devCluster) killLeader(ctx context.Context, leader func(context.Context
 	defer cancel()
 	for {
 		address, err := leader(ctx)
-		for _, a := range c.agents {
+		for _, a := range c.all() {
 			if err == nil && a.server && a.rpc == address {
 				if err = a.kill(); err == nil {
 					return a.name, nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/musterhpc/muster/wire"
 )
 
 // The scripts are the command line's promises, one file each. All of them talk to one dev cluster, made of this very binary.
@@ -36,7 +38,7 @@ func TestCommandLine(t *testing.T) {
 			env.Vars = append(env.Vars, "EXAMPLES="+filepath.Join(root, "examples"), "EMPTY="+env.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually, "http": request},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually, "agree": agree, "http": request},
 	})
 }
 
@@ -121,6 +123,31 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if fmt.Sprint(answer.StatusCode) != args[0] {
 		ts.Fatalf("%s %s: %s, not %s: %s", args[1], args[2], answer.Status, args[0], text)
+	}
+}
+
+// agree waits until one server leads and all have the same state at the same index.
+func agree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: agree")
+	}
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		var servers struct{ Items []wire.ServerJSON }
+		ts.Check(ts.Exec("muster", "server", "ls", "-o", "json"))
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &servers))
+		leaders, equal := 0, true
+		for _, s := range servers.Items {
+			if s.Leader {
+				leaders++
+			}
+			equal = equal && s.Error == "" && s.Applied == servers.Items[0].Applied && s.Digest == servers.Items[0].Digest
+		}
+		if leaders == 1 && equal {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the servers don't agree: %+v", servers.Items)
+		}
 	}
 }
 
