@@ -15,11 +15,11 @@ const eventBatch = 1000
 
 // Events gives what happened, the oldest first; with follow it goes on with what happens.
 func (s *Server) Events(r *wire.EventsRequest, stream grpc.ServerStreamingServer[wire.EventInfo]) error {
-	return s.events(stream.Context(), r, stream.Send)
+	return s.events(stream.Context(), r, func() error { return stream.SendHeader(nil) }, stream.Send)
 }
 
-// events shows each event that r asks for.
-func (s *Server) events(ctx context.Context, r *wire.EventsRequest, show func(*wire.EventInfo) error) error {
+// events shows each event that r asks for, after begin: the client sees that it is served, however long nothing happens.
+func (s *Server) events(ctx context.Context, r *wire.EventsRequest, begin func() error, show func(*wire.EventInfo) error) error {
 	state, err := s.read(ctx, r.Stale)
 	if err != nil {
 		return err
@@ -31,6 +31,10 @@ func (s *Server) events(ctx context.Context, r *wire.EventsRequest, show func(*w
 	filter.Since = muster.Time(r.Since)
 	wake, stop := s.local.Watch(watched(filter))
 	defer stop()
+	state = s.local.Read() // after the watch began: no event falls in between
+	if err := begin(); err != nil {
+		return err
+	}
 	index, nth := muster.Index(r.AfterIndex), r.AfterNth
 	for {
 		began := time.Now()

@@ -36,9 +36,10 @@ type operation struct {
 	summary string
 	method  string // of gRPC, whose permission it needs; "": anybody's
 	query   []parameter
-	takes   any // the JSON form of the body; nil: none
-	gives   any // the JSON form of the answer; nil: text
-	lines   bool
+	takes   any  // the JSON form of the body; nil: none
+	gives   any  // the JSON form of the answer; nil: text
+	lines   bool // the answer is lines, each an object of that form
+	texts   bool // or lines of text, as the query says
 	handle  answer
 }
 

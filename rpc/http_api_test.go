@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,6 +66,44 @@ func TestFollowedLogsOverHTTPComeAsTheyAreWrittenAndEndWithTheServer(t *testing.
 	c.members[0].rpc.Stop()
 	if line, err := lines.ReadString('\n'); err == nil {
 		t.Errorf("%q comes of a server that has stopped", line)
+	}
+}
+
+func TestEventsOverHTTPAreObjectsThatComeAsTheyHappen(t *testing.T) {
+	c := startCluster(t, 2)
+	base := c.members[1].web()
+	r, _ := http.NewRequestWithContext(soon(t), "GET", base+"/v1/events?follow=true", nil)
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	client := c.client(rpc.Options{})
+	lines := bufio.NewReader(reply.Body)
+	var last wire.EventJSON
+	for _, name := range []string{"one", "two"} {
+		if _, err := client.Submit(soon(t), submission(name)); err != nil {
+			t.Fatal(err)
+		}
+		line, err := lines.ReadBytes('\n')
+		if err != nil || json.Unmarshal(line, &last) != nil || last.Kind != "job.submitted" || last.Name != name {
+			t.Fatalf("%s %v", line, err)
+		}
+	}
+	_, all := ask(t, "GET", base+"/v1/events", "")
+	if n := strings.Count(all, "\n"); n != 2 {
+		t.Errorf("%d lines, want 2: %s", n, all)
+	}
+	first, _, _ := strings.Cut(all, "\n")
+	_ = json.Unmarshal([]byte(first), &last)
+	_, rest := ask(t, "GET", fmt.Sprintf("%s/v1/events?after=%d.%d", base, last.Index, last.Nth), "")
+	if strings.Count(rest, "\n") != 1 || !strings.Contains(rest, `"name":"two"`) {
+		t.Errorf("behind the first: %s", rest)
+	}
+	for query, want := range map[string]int{"?after=x": 400, "?since=yesterday": 400, "?object=nobody": 404, "?kind=job": 400} {
+		if status, body := ask(t, "GET", base+"/v1/events"+query, ""); status != want {
+			t.Errorf("%s: %d %s, want %d", query, status, body, want)
+		}
 	}
 }
 

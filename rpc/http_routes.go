@@ -6,7 +6,7 @@ import (
 )
 
 // laterPaths are of the contract, and not built yet.
-var laterPaths = map[string]bool{"/v1/queues": true, "/v1/events": true}
+var laterPaths = map[string]bool{"/v1/queues": true}
 
 // Parameters that several operations share.
 var (
@@ -41,7 +41,7 @@ func (s *Server) routes() map[string]methods {
 		"/v1/jobs/{id}/why": {"GET": {summary: "why a job waits, or ended as it did",
 			method: wire.Muster_Why_FullMethodName, gives: wire.ItemsJSON[wire.WhyJSON]{}, handle: s.httpWhy, query: read()}},
 		"/v1/jobs/{id}/logs": {"GET": {summary: "what a job's ranks have printed: text, [rank@node] before a line when there are several; or an object a line",
-			method: wire.Muster_Logs_FullMethodName, gives: wire.LogLineJSON{}, lines: true, handle: s.httpLogs,
+			method: wire.Muster_Logs_FullMethodName, gives: wire.LogLineJSON{}, lines: true, texts: true, handle: s.httpLogs,
 			query: read(
 				parameter{name: "rank", doc: "numbers, all, or failed; all when left out", many: true},
 				parameter{name: "attempt", doc: "of this attempt; all when left out", number: true},
@@ -58,6 +58,13 @@ func (s *Server) routes() map[string]methods {
 		"/v1/servers": {"GET": {summary: "servers, each as it answers for itself", method: wire.Muster_ListServers_FullMethodName,
 			gives: wire.ItemsJSON[wire.ServerJSON]{}, handle: s.httpListServers, query: read()}},
 	}
+	r["/v1/events"] = methods{"GET": {summary: "what happened, the oldest first, one object a line",
+		method: wire.Muster_Events_FullMethodName, gives: wire.EventJSON{}, lines: true, handle: s.httpEvents,
+		query: read(
+			parameter{name: "object", doc: "only of this job, by number, or of this node"},
+			parameter{name: "since", doc: "only since then: RFC 3339"},
+			parameter{name: "after", doc: "only behind this event: its index, a point, its nth; how a client goes on where it was"},
+			following)}}
 	if s.scrape != nil {
 		r["/metrics"] = methods{"GET": {summary: "measurements in Prometheus' text format", handle: s.httpMetrics}}
 	}

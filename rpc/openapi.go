@@ -152,8 +152,10 @@ func (f *apiForms) answer(op *operation) apiContent {
 	case op.gives == nil:
 		return apiContent{Description: "text", Content: map[string]apiMedia{"text/plain": text}}
 	case op.lines:
-		c := f.media(op.gives, "application/jsonl", "lines; each an object with format=jsonl")
-		c.Content["text/plain"] = text
+		c := f.media(op.gives, "application/jsonl", "lines, each an object")
+		if op.texts {
+			c.Description, c.Content["text/plain"] = "lines; each an object with format=jsonl", text
+		}
 		return c
 	}
 	if _, itself := op.gives.(openAPI); itself {
