@@ -96,7 +96,7 @@ func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, i
 		one(b)
 	}
 	for i := range table.Attrs {
-		if a := &table.Attrs[i]; a.Required && body.Attributes[a.Name] == nil {
+		if a := &table.Attrs[i]; a.Required && body.Attributes[a.Name] == nil && !misspelt(body, table, a.Name) {
 			d.error(&header, "Missing argument", "%q must be given %s.", a.Name, place(within))
 		}
 	}
@@ -105,6 +105,16 @@ func (d *Decoder) body(body *hclsyntax.Body, table *Body, path, within string, i
 			d.error(&header, "Missing block", "A %q block is needed %s.", b.Name, place(within))
 		}
 	}
+}
+
+// misspelt says whether an argument stands there under a name like its own: then it was said already.
+func misspelt(body *hclsyntax.Body, table *Body, name string) bool {
+	for given := range body.Attributes {
+		if table.attr(given) == nil && Nearest(given, []string{name}) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // PathName is the block's name in field paths; i counts those of its kind.
@@ -250,7 +260,11 @@ func place(within string) string {
 	case "":
 		return "at the top of the file"
 	default:
-		return fmt.Sprintf("in a %s block", within)
+		article := "a"
+		if strings.ContainsRune("aeiou", rune(within[0])) {
+			article = "an"
+		}
+		return fmt.Sprintf("in %s %s block", article, within)
 	}
 }
 

@@ -73,7 +73,7 @@ func (d *Decoder) suggest(table *Body, within, name, value string) string {
 	}
 	switch {
 	case table.Free != "":
-		return "Here stand values with names of your own: write  " + name + " = \"…\"."
+		return "Here stand values with names of your own: write  " + name + " = {  with \"=\"."
 	case len(names) == 0:
 		return "Nothing stands here."
 	}

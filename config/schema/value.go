@@ -109,7 +109,8 @@ var plain = regexp.MustCompile(`^(?:-?\s*[0-9][0-9.eE+-]*|true|false|null)$`)
 
 // asWritten says whether a literal stands in the file as it is, and was not computed.
 func (d *Decoder) asWritten(e hclsyntax.Expression) bool {
-	return plain.MatchString(d.source(e)) || strings.HasPrefix(d.source(e), `"`)
+	text := d.source(e)
+	return plain.MatchString(text) || strings.HasPrefix(text, `"`) && !strings.Contains(text, "${")
 }
 
 // got says what a computed value is, behind what was wanted; "" for one that anybody can see.

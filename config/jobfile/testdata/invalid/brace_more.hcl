@@ -1,0 +1,6 @@
+job "a" {
+  task "a" {
+    command = "true"
+  }
+}
+}

@@ -1,0 +1,6 @@
+job "a" {
+  count = 0
+  task "a" {
+    command = "true"
+  }
+}

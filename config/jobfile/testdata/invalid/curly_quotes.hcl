@@ -1,0 +1,5 @@
+job "a" {
+  task "a" {
+    command = “true”
+  }
+}

@@ -1,0 +1,7 @@
+job "a" {
+  task "a" {
+    script = <<-EOT
+      echo one
+      EOT }
+  }
+}

@@ -1,0 +1,5 @@
+job "${var.name}" {
+  task "a" {
+    command = "true"
+  }
+}

@@ -1,0 +1,10 @@
+locals {
+  paths {
+    a = "b"
+  }
+}
+job "a" {
+  task "a" {
+    command = "true"
+  }
+}

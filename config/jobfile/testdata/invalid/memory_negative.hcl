@@ -1,0 +1,10 @@
+# 2 mistakes
+job "a" {
+  task "a" {
+    command = "true"
+    resources {
+      memory = "-1GiB"
+      cores  = -2
+    }
+  }
+}

@@ -1,0 +1,6 @@
+job "a" {
+  "queue" = "default"
+  task "a" {
+    command = "true"
+  }
+}

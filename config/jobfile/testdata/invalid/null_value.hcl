@@ -1,0 +1,11 @@
+# 2 mistakes
+variable "queue" {
+  default = null
+}
+job "a" {
+  queue    = var.queue
+  priority = null
+  task "a" {
+    command = "echo"
+  }
+}

@@ -1,0 +1,6 @@
+job "a" {
+  count = 2;
+  task "a" {
+    command = "true"
+  }
+}

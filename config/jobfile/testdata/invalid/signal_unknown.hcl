@@ -1,0 +1,6 @@
+job "a" {
+  task "a" {
+    command     = "true"
+    kill_signal = "SIGTREM"
+  }
+}

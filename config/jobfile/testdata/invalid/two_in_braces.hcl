@@ -1,0 +1,6 @@
+job "a" {
+  task "a" {
+    command = "echo"
+    args    = ["${rank and more}"]
+  }
+}

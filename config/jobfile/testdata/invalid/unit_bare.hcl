@@ -1,0 +1,6 @@
+job "a" {
+  time_limit = 4h
+  task "a" {
+    command = "true"
+  }
+}

@@ -1,0 +1,7 @@
+# 2 mistakes
+job "a" {
+  queue = research/nlp
+  task "a" {
+    command = train.py
+  }
+}

@@ -1,0 +1,6 @@
+job "a" {
+  preemptible = False
+  task "a" {
+    command = "true"
+  }
+}

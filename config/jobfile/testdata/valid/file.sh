@@ -1,0 +1,2 @@
+#!/bin/bash
+for f in "${FILES[@]}"; do echo "${f%.txt}" %{x} ${rank}; done
