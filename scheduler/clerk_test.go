@@ -7,7 +7,7 @@ import (
 // dumb is a node as a careful clerk would keep it.
 type dumb struct {
 	row    *muster.Node
-	free   muster.SlotSet
+	left   [muster.MaxSlots]muster.MilliGPUs // of each slot
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -19,13 +19,38 @@ func (l *life) clerk(signals Signals) map[muster.NodeID]*dumb {
 		if _, suspect := signals.Suspect[n.ID]; suspect || n.State() != muster.NodeReady || n.Epoch != l.snap.Cluster().Epoch {
 			continue
 		}
-		d := &dumb{row: n, cores: n.MilliCores, memory: n.Memory, free: n.UsableSlots()}
+		d := &dumb{row: n, cores: n.MilliCores, memory: n.Memory}
+		for _, slot := range n.UsableSlots().Slots() {
+			d.left[slot] = muster.WholeGPU
+		}
 		for a := range l.snap.AllocsOnNode(n.ID) {
-			d.free, d.cores, d.memory, d.allocs = d.free.Minus(a.Slots), d.cores-a.MilliCores, d.memory-a.Memory, d.allocs+1
+			d.take(a.Slots, a.Share)
+			d.cores, d.memory, d.allocs = d.cores-a.MilliCores, d.memory-a.Memory, d.allocs+1
 		}
 		nodes[n.ID] = d
 	}
 	return nodes
+}
+
+// take takes all of some slots, or a share of one. What is not usable has nothing left.
+func (d *dumb) take(slots muster.SlotSet, share muster.MilliGPUs) {
+	for _, slot := range slots.Slots() {
+		if share == 0 {
+			d.left[slot] = 0
+		} else {
+			d.left[slot] = max(0, d.left[slot]-share)
+		}
+	}
+}
+
+// has says whether all of some slots is left, or a share of one.
+func (d *dumb) has(slots muster.SlotSet, share muster.MilliGPUs) bool {
+	for _, slot := range slots.Slots() {
+		if share == 0 && d.left[slot] < muster.WholeGPU || d.left[slot] < share {
+			return false
+		}
+	}
+	return true
 }
 
 // gives hands out one rank of a group with the given model, if there is room.
@@ -42,7 +67,7 @@ func (d *dumb) gives(g *muster.Group, model string) bool {
 	var own muster.SlotSet
 	for slot := range d.row.GPUs {
 		gpu := &d.row.GPUs[slot]
-		if own.Count() < r.GPUs && d.free.Has(slot) && r.FitsGPU(gpu) && gpu.Model == model {
+		if own.Count() < r.GPUs && d.has(muster.SlotSet(0).With(slot), r.Share) && r.FitsGPU(gpu) && gpu.Model == model {
 			own = own.With(slot)
 		}
 	}
@@ -50,7 +75,8 @@ func (d *dumb) gives(g *muster.Group, model string) bool {
 	if own.Count() < r.GPUs || cores > d.cores || memory > d.memory || r.Exclusive && d.allocs > 0 {
 		return false
 	}
-	d.free, d.cores, d.memory, d.allocs = d.free.Minus(own), d.cores-cores, d.memory-memory, d.allocs+1
+	d.take(own, r.Share)
+	d.cores, d.memory, d.allocs = d.cores-cores, d.memory-memory, d.allocs+1
 	return true
 }
 
@@ -74,7 +100,7 @@ func (l *life) legal(plan Plan, signals Signals) {
 				at++
 				d := nodes[r.Node]
 				if d == nil || r.Group != group || r.Rank != rank || r.Slots.Count() != g.Task.Resources.GPUs ||
-					r.Slots.Minus(d.free) != 0 {
+					r.Share != g.Task.Resources.Share || !d.has(r.Slots, r.Share) {
 					l.t.Fatalf("job %d: rank %d/%d may not be as %+v", gang.Job, group, rank, r)
 				}
 				for _, slot := range r.Slots.Slots() {
@@ -85,11 +111,15 @@ func (l *life) legal(plan Plan, signals Signals) {
 						l.t.Fatalf("job %d has two models", gang.Job)
 					}
 				}
-				only := dumb{d.row, r.Slots, d.cores, d.memory, d.allocs}
+				only := dumb{row: d.row, cores: d.cores, memory: d.memory, allocs: d.allocs}
+				for _, slot := range r.Slots.Slots() {
+					only.left[slot] = d.left[slot]
+				}
 				if !only.gives(g, model) || r.MilliCores != d.cores-only.cores || r.Memory != d.memory-only.memory {
 					l.t.Fatalf("job %d: rank %d/%d: %+v does not fit", gang.Job, group, rank, r)
 				}
-				d.free, d.cores, d.memory, d.allocs = d.free.Minus(r.Slots), only.cores, only.memory, only.allocs
+				d.take(r.Slots, r.Share)
+				d.cores, d.memory, d.allocs = only.cores, only.memory, only.allocs
 				here := place
 				switch g.Within {
 				case "node":

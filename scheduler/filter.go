@@ -109,7 +109,7 @@ func (q *question) fits(n *node) int {
 			ranks = (n.free & fit).Count() * (1000 / q.r.share)
 			for _, s := range n.shared {
 				if fit.Has(s.Slot) && n.usable.Has(s.Slot) {
-					ranks += int(muster.WholeGPU-s.Held) / q.r.share
+					ranks += max(0, int(muster.WholeGPU-s.Held)) / q.r.share
 				}
 			}
 		}

@@ -113,7 +113,7 @@ func (p *pass) commit(s *shape, model *lane, sc *scope) []state.RankPlacement {
 			cores, memory := r.part(n)
 			slots = p.take(r, l, at, slots[:0])
 			for _, own := range slots {
-				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own,
+				placed[first+rank] = state.RankPlacement{Group: k, Rank: rank, Node: n.row.ID, Slots: own, Share: muster.MilliGPUs(r.share),
 					MilliCores: cores, Memory: memory}
 				rank++
 			}

@@ -127,6 +127,7 @@ func (v *View) refreshMix() {
 		note(rough(m.models[permit]))
 	}
 	for _, l := range v.lanes {
+		key.WriteString(l.model)
 		note(l.total)
 	}
 	if key.String() == m.key && m.version > 0 {
@@ -152,11 +153,14 @@ func (v *View) kappaOf() {
 	m.kappa = asked / (float64(m.asked+m.plain) / 1000)
 }
 
-// priceModels reckons how scarce each model is.
+// priceModels reckons how scarce each model is. The models stand in the order of their names, so that equal clusters get
+// equal prices to the last bit.
 func (v *View) priceModels(permits []modelsKey) {
 	m := &v.mix
-	capacity := make([]float64, len(v.lanes))
-	for i, l := range v.lanes {
+	lanes := slices.DeleteFunc(slices.Clone(v.lanes), func(l *lane) bool { return l.total == 0 })
+	slices.SortFunc(lanes, func(a, b *lane) int { return strings.Compare(a.model, b.model) })
+	capacity := make([]float64, len(lanes))
+	for i, l := range lanes {
 		capacity[i] = float64(l.total)
 	}
 	demands := make([]modelDemand, 0, len(permits))
@@ -165,17 +169,18 @@ func (v *View) priceModels(permits []modelsKey) {
 		if permit.models != "" {
 			r.Models = strings.Split(permit.models, "\x00")
 		}
-		d := modelDemand{permits: make([]bool, len(v.lanes)), gpus: weight(rough(m.models[permit]))}
-		for _, c := range v.chassis {
-			for p := range c.parts {
-				if r.FitsGPU(&c.parts[p].gpu) {
-					d.permits[v.lane(c.parts[p].gpu.Model).id-1] = true
-				}
-			}
+		d := modelDemand{permits: make([]bool, len(lanes)), gpus: weight(rough(m.models[permit]))}
+		for i, l := range lanes {
+			d.permits[i] = slices.ContainsFunc(v.chassis, func(c *chassis) bool {
+				return slices.ContainsFunc(c.parts, func(p part) bool { return p.gpu.Model == l.model && r.FitsGPU(&p.gpu) })
+			})
 		}
 		demands = append(demands, d)
 	}
-	m.prices = append(m.prices[:0], 0)
-	m.prices = append(m.prices, modelPrices(demands, capacity)...)
-	m.bound = slices.ContainsFunc(m.prices, func(p float64) bool { return p > 1e-9 })
+	m.prices, m.bound = make([]float64, 1+len(v.lanes)), false
+	for i, price := range modelPrices(demands, capacity) {
+		if price > 1e-9 {
+			m.prices[lanes[i].id], m.bound = price, true
+		}
+	}
 }

@@ -92,6 +92,9 @@ func (l *life) submit() {
 		r.MilliCores = muster.MilliCores(rapid.SampledFrom([]int{0, 0, 500, 3000, 16000}).Draw(l.t, "cores"))
 		r.Memory = muster.Bytes(rapid.SampledFrom([]int{0, 0, 1, 10, 64}).Draw(l.t, "memory")) * muster.GiB
 		r.Exclusive = rapid.IntRange(0, 7).Draw(l.t, "exclusive") == 0
+		if r.GPUs == 1 && rapid.Bool().Draw(l.t, "share") {
+			r.Share = muster.MilliGPUs(rapid.SampledFrom([]int{200, 350, 470, 500, 800}).Draw(l.t, "of a GPU"))
+		}
 		if r.GPUs > 0 {
 			r.Models = rapid.SampledFrom([][]string{nil, nil, {"H100"}, {"A100", "L40S"}}).Draw(l.t, "models")
 			r.MinMemory = muster.Bytes(rapid.SampledFrom([]int{0, 0, 80}).Draw(l.t, "card")) * muster.GiB
@@ -238,8 +241,8 @@ func picture(v *View) string {
 	}
 	for i := range v.nodes {
 		n := &v.nodes[i]
-		fmt.Fprintf(&b, "node %d %p %v usable %s free %s %d %d %d gpus %d\n", n.row.ID, n.row, n.placeable, n.usable, n.free,
-			n.cores, n.memory, n.allocs, n.chassis.gpus)
+		fmt.Fprintf(&b, "node %d %p %v usable %s free %s shared %v %d %d %d gpus %d\n", n.row.ID, n.row, n.placeable, n.usable, n.free,
+			n.shared, n.cores, n.memory, n.allocs, n.chassis.gpus)
 	}
 	var lines []string
 	for key, c := range v.classes {
@@ -275,6 +278,9 @@ func picture(v *View) string {
 		lines = append(lines, fmt.Sprintf("rule %q of %d: %s\n", key, r.users, held))
 	}
 	lines = append(lines, fmt.Sprintf("%d shapes\n", len(v.shapes)))
+	v.refreshMix()
+	lines = append(lines, fmt.Sprintf("mix %v %v %d %d %d; %v %v\n", v.mix.shares, v.mix.models, v.mix.asked, v.mix.cores, v.mix.plain,
+		v.mix.pack, v.mix.kappa), fmt.Sprintf("%d GPUs with %d cores\n", v.gpus, v.gpuCores))
 	slices.Sort(lines)
 	b.WriteString(strings.Join(lines, ""))
 	return b.String()

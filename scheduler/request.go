@@ -71,7 +71,7 @@ func (v *View) newShape(id muster.ShapeID, row *muster.Shape) *shape {
 		s.requests[i] = r
 		s.order = append(s.order, i)
 		s.gpus = s.gpus || r.gpus > 0
-		s.gpuMilli += int64(r.gpus) * int64(r.count) * 1000
+		s.gpuMilli += int64(r.milli()) * int64(r.count)
 		s.need.add(amounts{float64(r.gpus) * 1000, float64(r.cores), float64(r.memory / state.MemoryUnit)}, float64(r.count))
 	}
 	slices.SortStableFunc(s.order, func(a, b int) int { return larger(&s.requests[a], &s.requests[b]) })

@@ -12,7 +12,8 @@ import (
 // take is what a job has, or will have, of a node.
 type take struct {
 	node   int32
-	slots  muster.SlotSet
+	slots  muster.SlotSet // whole
+	shares []muster.SlotShare
 	cores  muster.MilliCores
 	memory muster.Bytes
 	allocs int
@@ -27,10 +28,27 @@ func (p *pass) change(t *take, sign int) {
 	} else {
 		n.free |= t.slots & n.usable &^ p.kept[t.node]
 	}
+	for _, s := range t.shares {
+		n.share(s.Slot, s.Held*muster.MilliGPUs(sign))
+	}
 	n.cores -= t.cores * muster.MilliCores(sign)
 	n.memory -= t.memory * muster.Bytes(sign)
 	n.allocs += t.allocs * sign
 	p.v.enroll(t.node)
+}
+
+// share takes a share of a slot, or gives it back. Nothing is taken of a GPU that somebody has whole.
+func (n *node) share(slot int, share muster.MilliGPUs) {
+	held, one := muster.HeldShare(n.shared, slot), muster.SlotSet(0).With(slot)
+	if held == 0 && (share < 0 || !n.free.Has(slot)) {
+		return
+	}
+	n.shared = muster.AddShare(n.shared, slot, max(share, -held))
+	if held+share > 0 {
+		n.free = n.free.Minus(one)
+	} else {
+		n.free |= one & n.usable
+	}
 }
 
 // takesOf is what a placement takes, node by node.
@@ -48,7 +66,7 @@ func (v *View) takesOf(ranks []state.RankPlacement) []take {
 			takes = append(takes, take{node: node})
 		}
 		t := &takes[at]
-		t.slots |= r.Slots
+		t.add(r.Slots, r.Share)
 		t.cores += r.MilliCores
 		t.memory += r.Memory
 		t.allocs++
@@ -56,11 +74,23 @@ func (v *View) takesOf(ranks []state.RankPlacement) []take {
 	return takes
 }
 
+// add adds a rank's GPUs.
+func (t *take) add(slots muster.SlotSet, share muster.MilliGPUs) {
+	if share == 0 {
+		t.slots |= slots
+		return
+	}
+	for _, slot := range slots.Slots() {
+		t.shares = append(t.shares, muster.SlotShare{Slot: slot, Held: share})
+	}
+}
+
 // takes is what a running job has, allocation by allocation.
 func (r *running) takes() []take {
 	out := make([]take, len(r.holds))
 	for i, h := range r.holds {
-		out[i] = take{h.node, h.alloc.Slots, h.alloc.MilliCores, h.alloc.Memory, 1}
+		out[i] = take{node: h.node, cores: h.alloc.MilliCores, memory: h.alloc.Memory, allocs: 1}
+		out[i].add(h.alloc.Slots, h.alloc.Share)
 	}
 	return out
 }
@@ -142,6 +172,7 @@ func (a *agenda) setLevel(level int) {
 			t := r.now[i]
 			n := &a.v.nodes[t.node]
 			t.slots &= n.free
+			t.shares = n.canShare(t.shares)
 			t.cores, t.memory = max(0, min(t.cores, n.cores)), max(0, min(t.memory, n.memory))
 			r.applied = append(r.applied, t)
 			a.change(&t, 1)
@@ -202,10 +233,23 @@ func (a *agenda) takePlanned(from, to muster.Time) {
 		for _, t := range r.whole {
 			n := &a.v.nodes[t.node]
 			t.slots &= n.free
+			t.shares = n.canShare(t.shares)
 			t.cores, t.memory = max(0, min(t.cores, n.cores)), max(0, min(t.memory, n.memory))
 			a.change(&t, 1)
 		}
 	}
+}
+
+// canShare is those of some shares for which there is room now.
+func (n *node) canShare(shares []muster.SlotShare) []muster.SlotShare {
+	var fit []muster.SlotShare
+	for _, s := range shares {
+		held := muster.HeldShare(n.shared, s.Slot)
+		if n.usable.Has(s.Slot) && (n.free.Has(s.Slot) || held > 0 && held+s.Held <= muster.WholeGPU) {
+			fit = append(fit, s)
+		}
+	}
+	return fit
 }
 
 // planned writes a planned start down. The nodes are as they will be then, the ranks taken; mark is how they are now.
@@ -228,9 +272,10 @@ func (a *agenda) planned(job *muster.Job, start, end muster.Time, ranks []state.
 				keep.slots |= own | free.Minus(own).Lowest(need-own.Count())
 			}
 		}
+		keep.shares = n.canShare(t.shares)
 		keep.cores = max(0, t.cores-max(0, then[i].cores-n.cores))
 		keep.memory = max(0, t.memory-max(0, then[i].memory-n.memory))
-		if keep.slots != 0 || keep.cores > 0 || keep.memory > 0 {
+		if keep.slots != 0 || len(keep.shares) > 0 || keep.cores > 0 || keep.memory > 0 {
 			r.now = append(r.now, keep)
 		}
 	}
@@ -248,7 +293,9 @@ func (a *agenda) couldHold(s *shape) bool {
 	}
 	need := 0
 	for i := range s.requests {
-		need += s.requests[i].gpus * s.requests[i].count
+		if s.requests[i].share == 0 {
+			need += s.requests[i].gpus * s.requests[i].count
+		}
 	}
 	a.v.learn(s)
 	for _, l := range s.models {

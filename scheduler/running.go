@@ -130,7 +130,7 @@ func (v *View) setRunning(id muster.JobID, row *muster.Job, is bool) {
 }
 
 // gpusOf is how much of GPUs an allocation holds.
-func gpusOf(a *muster.Allocation) int64 { return int64(a.Slots.Count()) * 1000 }
+func gpusOf(a *muster.Allocation) int64 { return int64(a.MilliGPUs()) }
 
 func (r *running) enter() {
 	r.queue.held += r.gpus

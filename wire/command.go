@@ -114,6 +114,7 @@ func rankPlacementOf(r *state.RankPlacement) *RankPlacement {
 		Rank:       int64(r.Rank),
 		Node:       uint32(r.Node),
 		Slots:      uint64(r.Slots),
+		Share:      int64(r.Share),
 		MilliCores: int64(r.MilliCores),
 		Memory:     int64(r.Memory),
 	}
@@ -347,6 +348,7 @@ func (d *decoder) rankPlacement(x *RankPlacement) state.RankPlacement {
 		Rank:       d.count("RankPlacement.rank", x.Rank),
 		Node:       muster.NodeID(x.Node),
 		Slots:      muster.SlotSet(x.Slots),
+		Share:      muster.MilliGPUs(d.amount("RankPlacement.share", x.Share)),
 		MilliCores: muster.MilliCores(d.amount("RankPlacement.milli_cores", x.MilliCores)),
 		Memory:     muster.Bytes(d.amount("RankPlacement.memory", x.Memory)),
 	}

@@ -1335,6 +1335,7 @@ type RankPlacement struct {
 	Slots         uint64                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
 	MilliCores    int64                  `protobuf:"varint,5,opt,name=milli_cores,json=milliCores,proto3" json:"milli_cores,omitempty"`
 	Memory        int64                  `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`
+	Share         int64                  `protobuf:"varint,40,opt,name=share,proto3" json:"share,omitempty"` // thousandths of a GPU
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1407,6 +1408,13 @@ func (x *RankPlacement) GetMilliCores() int64 {
 func (x *RankPlacement) GetMemory() int64 {
 	if x != nil {
 		return x.Memory
+	}
+	return 0
+}
+
+func (x *RankPlacement) GetShare() int64 {
+	if x != nil {
+		return x.Share
 	}
 	return 0
 }
@@ -3344,7 +3352,7 @@ const file_wire_log_proto_rawDesc = "" +
 	"\rGangPlacement\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12.\n" +
-	"\x05ranks\x18\x03 \x03(\v2\x18.muster.v1.RankPlacementR\x05ranks\"\x9c\x01\n" +
+	"\x05ranks\x18\x03 \x03(\v2\x18.muster.v1.RankPlacementR\x05ranks\"\xb2\x01\n" +
 	"\rRankPlacement\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x03R\x05group\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\x12\x12\n" +
@@ -3352,7 +3360,8 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x01(\x04R\x05slots\x12\x1f\n" +
 	"\vmilli_cores\x18\x05 \x01(\x03R\n" +
 	"milliCores\x12\x16\n" +
-	"\x06memory\x18\x06 \x01(\x03R\x06memory\"\xa5\x01\n" +
+	"\x06memory\x18\x06 \x01(\x03R\x06memory\x12\x14\n" +
+	"\x05share\x18( \x01(\x03R\x05share\"\xa5\x01\n" +
 	"\tEndLeases\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12\x18\n" +

@@ -175,6 +175,7 @@ type RankPlacement struct {
 	Rank       int
 	Node       muster.NodeID
 	Slots      muster.SlotSet
+	Share      muster.MilliGPUs // of its one slot's GPU; 0 = whole GPUs
 	MilliCores muster.MilliCores
 	Memory     muster.Bytes
 }

@@ -84,13 +84,26 @@ func (t *tables) withoutHeld(r *room, job muster.JobID) {
 		h := t.holds.get(k.job)
 		for i := range h.Ranks {
 			if held := &h.Ranks[i]; held.Node == r.node.ID {
-				r.slots = r.slots.Minus(held.Slots)
-				r.shared = slices.DeleteFunc(slices.Clone(r.shared), func(s muster.SlotShare) bool { return held.Slots.Has(s.Slot) })
+				if held.Share > 0 {
+					r.holdShare(held.Slots, held.Share)
+				} else {
+					r.slots = r.slots.Minus(held.Slots)
+					r.shared = slices.DeleteFunc(slices.Clone(r.shared), func(s muster.SlotShare) bool { return held.Slots.Has(s.Slot) })
+				}
 				r.cores -= held.MilliCores
 				r.memory -= held.Memory
 				r.allocs++
 			}
 		}
+	}
+}
+
+// holdShare takes a share off, unless the GPU is not shared at present: then nobody gets any of it anyway.
+func (f *room) holdShare(slots muster.SlotSet, share muster.MilliGPUs) {
+	slot := slots.Slots()[0]
+	if f.slots.Has(slot) || muster.HeldShare(f.shared, slot) > 0 {
+		f.slots = f.slots.Minus(slots)
+		f.shared = muster.AddShare(f.shared, slot, share)
 	}
 }
 
@@ -154,6 +167,7 @@ func (s *State) evict(e *Eviction, p *placement) string {
 // checkHolds: what is held is held for jobs that wait, on nodes that are known, and nothing twice.
 func (t *tables) checkHolds() error {
 	held := map[muster.NodeID]muster.SlotSet{}
+	shares := map[muster.NodeID][]muster.SlotShare{}
 	for h := range t.holds.all() {
 		if j := t.jobs.get(h.Job); j == nil || !standingOf(j).isPending {
 			return fmt.Errorf("places are held for job %d, which does not wait", h.Job)
@@ -165,6 +179,14 @@ func (t *tables) checkHolds() error {
 			}
 			if twice := held[r.Node] & r.Slots; twice != 0 {
 				return fmt.Errorf("the hold for job %d: slots %s of node %d are held twice", h.Job, twice, r.Node)
+			}
+			if r.Share > 0 && r.Slots.Count() == 1 {
+				slot := r.Slots.Slots()[0]
+				shares[r.Node] = muster.AddShare(shares[r.Node], slot, r.Share)
+				if muster.HeldShare(shares[r.Node], slot) > muster.WholeGPU {
+					return fmt.Errorf("the hold for job %d: more than all of GPU slot %d of node %d is held", h.Job, slot, r.Node)
+				}
+				continue
 			}
 			held[r.Node] |= r.Slots
 		}

@@ -168,6 +168,8 @@ func (f *room) take(need *muster.Resources, r *RankPlacement, model *string) str
 		return fmt.Sprintf("%s is not wholly free", n.Name)
 	case r.Slots.Count() != need.GPUs:
 		return fmt.Sprintf("%s: %d GPUs for a rank that needs %d", n.Name, r.Slots.Count(), need.GPUs)
+	case r.Share != need.Share:
+		return fmt.Sprintf("%s: a share of %s for a rank that needs %s", n.Name, r.Share, need.Share)
 	case need.Share > 0 && f.shareFree(r.Slots) < need.Share:
 		return fmt.Sprintf("%s: GPU slot %s has %s of a GPU left, a rank needs %s", n.Name, r.Slots, f.shareFree(r.Slots), need.Share)
 	case need.Share == 0 && r.Slots.Minus(f.slots) != 0:
@@ -254,7 +256,7 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		}
 		a := s.t.allocs.insert(id, muster.Allocation{
 			ID: id, Job: j.ID, Attempt: gang.Attempt, Group: r.Group, Rank: r.Rank, Node: r.Node, Slots: r.Slots,
-			Share:      p.spec.Groups[r.Group].Task.Resources.Share,
+			Share:      r.Share,
 			MilliCores: r.MilliCores, Memory: r.Memory, Port: port, Lease: lease, Phase: muster.AllocPlaced,
 			Go:     ranks == 1, // nobody to wait for
 			Placed: s.now(), PlacedAt: s.index,

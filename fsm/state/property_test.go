@@ -285,7 +285,7 @@ func (c *chaos) plan(s *Snapshot) *CommitPlan {
 				}
 				taken[n.ID] |= slots
 				cores, memory := n.Share(need)
-				g.Ranks = append(g.Ranks, RankPlacement{Group: group, Rank: rank, Node: n.ID, Slots: slots, MilliCores: cores, Memory: memory})
+				g.Ranks = append(g.Ranks, RankPlacement{Group: group, Rank: rank, Node: n.ID, Slots: slots, Share: need.Share, MilliCores: cores, Memory: memory})
 			}
 		}
 		plan.Gangs = append(plan.Gangs, g)

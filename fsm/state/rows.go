@@ -446,6 +446,10 @@ func writeHold(e *encoder, h *HoldRow) {
 		e.uint(uint64(r.Slots))
 		e.int(int64(r.MilliCores))
 		e.int(int64(r.Memory))
+		if r.Share != 0 {
+			e.later(1)
+			e.int(int64(r.Share))
+		}
 	}
 	e.uint(uint64(len(h.Victims)))
 	for _, id := range h.Victims {

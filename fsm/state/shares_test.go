@@ -18,9 +18,10 @@ func TestSharesOfOneGPUAreGivenOutUntilItIsFull(t *testing.T) {
 	w.register(machine("n1", 2))
 	node := w.node("n1").ID
 	place := func(id muster.JobID, slot int) string {
-		cores, memory := w.node("n1").Share(&w.snapshot().Spec(w.job(id).Spec).Groups[0].Task.Resources)
+		need := &w.snapshot().Spec(w.job(id).Spec).Groups[0].Task.Resources
+		cores, memory := w.node("n1").Share(need)
 		r := w.do(&CommitPlan{Term: term, Gangs: []GangPlacement{{Job: id, Attempt: 1, Ranks: []RankPlacement{
-			{Node: node, Slots: muster.SlotSet(0).With(slot), MilliCores: cores, Memory: memory}}}}})
+			{Node: node, Slots: muster.SlotSet(0).With(slot), Share: need.Share, MilliCores: cores, Memory: memory}}}}})
 		if len(r.Refused) > 0 {
 			return r.Refused[0].Reason
 		}

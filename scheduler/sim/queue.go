@@ -47,7 +47,7 @@ type replay struct {
 	reports  reports
 	ended    int
 	idle     idleTime
-	perNode  int // GPUs of the largest node
+	perNode  int         // GPUs of the largest node
 	wake     muster.Time // of the last pass: when the next is worth while though nothing happens; 0 = never
 }
 
