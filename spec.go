@@ -12,6 +12,8 @@ type JobSpec struct {
 	TimeLimit time.Duration // of one attempt, from the start of its main task; 0 = none
 	Labels    []Label       // sorted by key
 	Groups    []Group       // at least one; all of them form one gang
+
+	PriorityOfQueue bool // nobody said a priority: submitted, it gets the queue's default
 }
 
 // JobType says how a job ends.

@@ -46,7 +46,7 @@ func (s *Server) Submit(ctx context.Context, r *wire.SubmitRequest) (*wire.Submi
 		return nil, muster.Errorf(muster.KindUsage, "a job can't start before it is submitted").WithHint("Say --start-within 10m")
 	}
 	command := &wire.Command{Command: &wire.Command_Submit{Submit: &wire.Submit{Header: h, Specs: r.Specs, Pend: r.Pend, Hold: r.Hold,
-		StartWithin: r.StartWithin}}}
+		StartWithin: r.StartWithin, Groups: s.groups.of(h.User)}}}
 	if size := proto.Size(command); size > maxCommand {
 		return nil, muster.Errorf(muster.KindInvalid, "the submission has %d bytes; at most %s fit into one", size, muster.Bytes(maxCommand)).
 			WithHint("Submit it in parts")

@@ -57,6 +57,7 @@ type Server struct {
 	servers *connections // to other servers
 	workers *connections // to workers' log services
 	leader  *leaderRouter
+	groups  *groupBook
 	reads   *batcher[struct{}, muster.Index]
 	renew   *batcher[*wire.NodeRenew, bool]
 	streams sessions
@@ -82,6 +83,7 @@ func NewServer(config Config) *Server {
 	s.servers = newConnections(toServer(config.Dial, config.TLS))
 	s.workers = newConnections(toWorker(config.Dial, config.TLS))
 	s.leader = newLeaderRouter(s)
+	s.groups = newGroupBook(groupsHere)
 	s.reads = newBatcher(s, s.readIndexOnce)
 	s.renew = newBatcher(s, s.renewOnce)
 	s.grpc = grpc.NewServer(

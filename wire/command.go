@@ -19,6 +19,7 @@ func CommandOf(c state.Command) *Command {
 
 			Hold:        c.Hold,
 			StartWithin: int64(c.StartWithin),
+			Groups:      c.Groups,
 		}}}
 	case *state.Cancel:
 		return &Command{Command: &Command_Cancel{&Cancel{
@@ -310,6 +311,7 @@ func (d *decoder) submit(x *Submit) state.Command {
 
 		Hold:        x.Hold,
 		StartWithin: d.duration("Submit.start_within", x.StartWithin),
+		Groups:      x.Groups,
 	}
 }
 

@@ -180,16 +180,17 @@ func (x *Label) GetValue() string {
 }
 
 type JobSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	Type          uint32                 `protobuf:"varint,3,opt,name=type,proto3" json:"type,omitempty"`
-	Priority      int64                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	TimeLimit     int64                  `protobuf:"varint,5,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds, as all durations here
-	Labels        []*Label               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
-	Groups        []*Group               `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Queue           string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	Type            uint32                 `protobuf:"varint,3,opt,name=type,proto3" json:"type,omitempty"`
+	Priority        int64                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	TimeLimit       int64                  `protobuf:"varint,5,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds, as all durations here
+	Labels          []*Label               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
+	Groups          []*Group               `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
+	PriorityOfQueue bool                   `protobuf:"varint,8,opt,name=priority_of_queue,json=priorityOfQueue,proto3" json:"priority_of_queue,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -269,6 +270,13 @@ func (x *JobSpec) GetGroups() []*Group {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *JobSpec) GetPriorityOfQueue() bool {
+	if x != nil {
+		return x.PriorityOfQueue
+	}
+	return false
 }
 
 type Group struct {
@@ -3248,7 +3256,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xd6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x82\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -3257,7 +3265,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\n" +
 	"time_limit\x18\x05 \x01(\x03R\ttimeLimit\x12(\n" +
 	"\x06labels\x18\x06 \x03(\v2\x10.muster.v1.LabelR\x06labels\x12(\n" +
-	"\x06groups\x18\a \x03(\v2\x10.muster.v1.GroupR\x06groups\"\x95\x04\n" +
+	"\x06groups\x18\a \x03(\v2\x10.muster.v1.GroupR\x06groups\x12*\n" +
+	"\x11priority_of_queue\x18\b \x01(\bR\x0fpriorityOfQueue\"\x95\x04\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x16\n" +

@@ -20,7 +20,7 @@ type JobSpecJSON struct {
 	Name      string               `json:"name"`
 	Type      string               `json:"type"`
 	Queue     string               `json:"queue"`
-	Priority  int                  `json:"priority"`
+	Priority  *int                 `json:"priority,omitempty"` // none: the queue's
 	TimeLimit string               `json:"time_limit,omitempty"`
 	Labels    map[string]string    `json:"labels,omitempty"`
 	Group     map[string]GroupJSON `json:"group,omitempty"`
@@ -167,9 +167,12 @@ func JobSpecJSONOf(s *muster.JobSpec) JobSpecJSON {
 		Name:      s.Name,
 		Type:      "batch", // the only type that Validate takes
 		Queue:     s.Queue,
-		Priority:  s.Priority,
+		Priority:  &s.Priority,
 		TimeLimit: unlessZero(s.TimeLimit, muster.FormatDuration),
 		Labels:    labelMap(s.Labels),
+	}
+	if s.PriorityOfQueue {
+		out.Priority = nil
 	}
 	if len(s.Groups) == 1 && s.Groups[0].Name == s.Name {
 		g := groupJSONOf(&s.Groups[0])

@@ -14,14 +14,17 @@ import (
 
 func (d *jsonReader) job(at string, raw json.RawMessage) *muster.JobSpec {
 	spec := muster.DefaultJobSpec()
+	spec.PriorityOfQueue = true
 	implied := muster.DefaultGroup()
 	groups := map[string]json.RawMessage(nil)
 	own := "" // a member that makes the job its own group
 	known := keys{
-		"name":       d.intoText(&spec.Name),
-		"type":       func(at string, raw json.RawMessage) { d.word(at, raw, []string{"batch"}) },
-		"queue":      d.intoText(&spec.Queue),
-		"priority":   d.intoInteger(&spec.Priority),
+		"name":  d.intoText(&spec.Name),
+		"type":  func(at string, raw json.RawMessage) { d.word(at, raw, []string{"batch"}) },
+		"queue": d.intoText(&spec.Queue),
+		"priority": func(at string, raw json.RawMessage) {
+			spec.Priority, spec.PriorityOfQueue = d.integer(at, raw), false
+		},
 		"time_limit": d.intoDuration(&spec.TimeLimit),
 		"labels": func(at string, raw json.RawMessage) {
 			d.each(at, raw, func(key, at string, raw json.RawMessage) {

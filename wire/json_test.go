@@ -176,7 +176,7 @@ func TestASmallJobInJSONGetsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := muster.DefaultJobSpec()
-	want.Name = "hello"
+	want.Name, want.PriorityOfQueue = "hello", true
 	g := muster.DefaultGroup()
 	g.Name, g.Task.Name, g.Task.Command, g.Task.Resources = "hello", "hello", "nvidia-smi", muster.Resources{GPUs: 1, MilliCores: 500}
 	want.Groups = []muster.Group{g}

@@ -83,6 +83,7 @@ type Submit struct {
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Hold          bool                   `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
 	StartWithin   int64                  `protobuf:"varint,6,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`
+	Groups        []string               `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"` // that the user is in, as the server knew that took the request
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -157,6 +158,13 @@ func (x *Submit) GetStartWithin() int64 {
 		return x.StartWithin
 	}
 	return 0
+}
+
+func (x *Submit) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
 }
 
 type Cancel struct {
@@ -3265,14 +3273,15 @@ const file_wire_log_proto_rawDesc = "" +
 	"\x06Header\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\"\xbc\x01\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"\xd4\x01\n" +
 	"\x06Submit\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12(\n" +
 	"\x05specs\x18\x02 \x03(\v2\x12.muster.v1.JobSpecR\x05specs\x12\x12\n" +
 	"\x04pend\x18\x03 \x01(\bR\x04pend\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
 	"\x04hold\x18\x05 \x01(\bR\x04hold\x12!\n" +
-	"\fstart_within\x18\x06 \x01(\x03R\vstartWithin\"[\n" +
+	"\fstart_within\x18\x06 \x01(\x03R\vstartWithin\x12\x16\n" +
+	"\x06groups\x18\a \x03(\tR\x06groups\"[\n" +
 	"\x06Cancel\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.muster.v1.HeaderR\x06header\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\x12\x12\n" +

@@ -12,6 +12,8 @@ func JobSpecOf(s *muster.JobSpec) *JobSpec {
 		TimeLimit: int64(s.TimeLimit),
 		Labels:    labelsOf(s.Labels),
 		Groups:    listOf(s.Groups, groupOf),
+
+		PriorityOfQueue: s.PriorityOfQueue,
 	}
 }
 
@@ -35,6 +37,8 @@ func (d *decoder) jobSpec(x *JobSpec) *muster.JobSpec {
 		TimeLimit: d.duration("JobSpec.time_limit", x.TimeLimit),
 		Labels:    d.labels(x.Labels),
 		Groups:    domainList(d, "JobSpec.groups", x.Groups, d.group),
+
+		PriorityOfQueue: x.PriorityOfQueue,
 	}
 }
 

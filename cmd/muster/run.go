@@ -250,6 +250,7 @@ func (a *app) commandSpec(f *runFlags, args []string) ([]*muster.JobSpec, error)
 	if spec.TimeLimit, err = optional(f.file.TimeLimit, muster.ParseDuration); err != nil {
 		return nil, muster.Errorf(muster.KindUsage, "--time-limit: %v", err)
 	}
+	spec.PriorityOfQueue = f.file.Priority == ""
 	if f.file.Priority != "" {
 		if spec.Priority, err = strconv.Atoi(f.file.Priority); err != nil {
 			return nil, muster.Errorf(muster.KindUsage, "--priority %q is not a number from 0 to 100", f.file.Priority)

@@ -147,6 +147,8 @@ func finish(d *schema.Decoder, path string, j *job, opts Options) *muster.JobSpe
 	if opts.Name != "" {
 		spec.Name = opts.Name
 	}
+	_, said := d.Places[path+".priority"]
+	spec.PriorityOfQueue = !said
 	spec.FillDefaults()
 	return spec
 }
@@ -209,7 +211,7 @@ func override(d *schema.Decoder, specs []*muster.JobSpec, opts Options) {
 				flag("priority", "%q is not a whole number from 0 to 100.", opts.Priority)
 				return
 			}
-			spec.Priority = n
+			spec.Priority, spec.PriorityOfQueue = n, false
 		}
 		if opts.TimeLimit != "" {
 			limit, err := muster.ParseDuration(opts.TimeLimit)

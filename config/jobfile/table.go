@@ -47,7 +47,7 @@ var jobTable = withGroup(schema.Body{
 		{Name: "type", Field: "Spec.Type", Default: `"batch"`, Words: []string{"batch"}, Unbuilt: []string{"service", "daemon"},
 			Parse: func(string) (any, error) { return muster.Batch, nil }, Doc: "batch runs to its end"},
 		{Name: "queue", Field: "Spec.Queue", Default: `"default"`, Doc: "the queue's path, as in \"research/nlp\""},
-		{Name: "priority", Kind: schema.Int, Field: "Spec.Priority", Default: "50", Doc: "0 to 100; orders jobs inside a queue"},
+		{Name: "priority", Kind: schema.Int, Field: "Spec.Priority", Doc: "0 to 100; orders jobs inside a queue; the queue's when left out, else 50"},
 		{Name: "time_limit", Kind: schema.Duration, Field: "Spec.TimeLimit", Positive: true, Doc: "of one attempt, from the start of its main task"},
 		{Name: "start_after", Kind: schema.Any, Later: true, Doc: "a time before which it waits"},
 		{Name: "labels", Kind: schema.Map, Field: "Spec.Labels", Doc: "keys and values to find jobs by"},

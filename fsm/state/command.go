@@ -34,13 +34,15 @@ const RequestRetention = 10 * time.Minute
 // Submit makes jobs, all or none.
 type Submit struct {
 	Header
-	Specs []*muster.JobSpec // validated, defaults filled in
+	Specs []*muster.JobSpec // validated, defaults filled in but those of their queues
 	Pend  bool              // accept what no known node could ever run
 	Name  string            // "" = the specs' own
 	Hold  bool              // the jobs wait for a release
 
 	// StartWithin cancels each job that has not been placed so long after the submission; 0 = it waits for ever.
 	StartWithin time.Duration
+
+	Groups []string // that the user is in, for queues that let groups submit; not part of what is asked for
 }
 
 // Cancel asks jobs to stop. Ended ones are left alone and noted.

@@ -121,7 +121,7 @@ func TestEveryFieldOfARequestIsInItsContentHash(t *testing.T) {
 		h := s.requestContent(r)
 		return string(h[:])
 	}
-	checkEveryField(t, "Submit", func(c *Submit) string { return content(c) }, "Submit.Header.RequestID")
+	checkEveryField(t, "Submit", func(c *Submit) string { return content(c) }, "Submit.Header.RequestID", "Submit.Groups")
 	checkEveryField(t, "Cancel", func(c *Cancel) string { return content(c) }, "Cancel.Header.RequestID")
 	checkEveryField(t, "Release", func(c *Release) string { return content(c) }, "Release.Header.RequestID")
 	checkEveryField(t, "Hold", func(c *Hold) string { return content(c) }, "Hold.Header.RequestID")

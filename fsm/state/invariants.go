@@ -157,9 +157,10 @@ func (t *tables) checkQueues() error {
 	}
 	for j := range t.jobs.all() {
 		is := standingOf(j)
-		q := have[j.Queue]
-		q.Pending += delta(false, is.waits)
-		q.Running += delta(false, is.placed)
+		if q := have[j.Queue]; q != nil { // what has ended may be of a queue that is gone
+			q.Pending += delta(false, is.waits)
+			q.Running += delta(false, is.placed)
+		}
 	}
 	for a := range t.allocs.all() {
 		if a.Phase != muster.AllocEnded {
@@ -182,7 +183,7 @@ func (t *tables) checkInterned() error {
 		specs[j.Spec]++
 		if !j.Phase.Terminal() {
 			shapes[j.Shape]++
-			of := muster.ShapeOf(t.specs.get(j.Spec).Spec)
+			of := muster.ShapeIn(t.specs.get(j.Spec).Spec, t.queues.get(j.Queue).Rules())
 			if enc.shapeKey(&of) != enc.shapeKey(t.shapes.get(j.Shape).Shape) {
 				return fmt.Errorf("job %d: shape %d is not that of its spec", j.ID, j.Shape)
 			}

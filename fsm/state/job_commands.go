@@ -109,8 +109,12 @@ func (c *SetPriority) check(s *State) *muster.Error {
 		return err
 	}
 	for _, id := range c.Jobs {
-		if j := s.t.jobs.get(id); j.Phase.Terminal() {
+		j := s.t.jobs.get(id)
+		if j.Phase.Terminal() {
 			return muster.Errorf(muster.KindConflict, "%d has ended: %s", id, j.Phase)
+		}
+		if err := s.t.queues.get(j.Queue).Rules().CheckPriority(c.Priority); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ func (c *CommitPlan) check(*State) *muster.Error { return nil }
 
 func (c *CommitPlan) apply(s *State) Result {
 	var result Result
-	var p placement
+	p := placement{limits: newLimits(&s.t)}
 	for _, id := range c.Unhold {
 		s.unhold(id)
 	}
@@ -44,6 +44,7 @@ type placement struct {
 	job      muster.JobID
 	stopping bool // what is on its way out counts as free, and what victims hold
 	victims  []Victim
+	limits   *Limits
 	spec     *muster.JobSpec
 	at       map[muster.NodeID]int
 	nodes    []room
@@ -83,10 +84,16 @@ func (p *placement) judge(s *State, gang *GangPlacement) string {
 	if len(gang.Ranks) != p.spec.Ranks() {
 		return fmt.Sprintf("%d of %d ranks were placed", len(gang.Ranks), p.spec.Ranks())
 	}
+	if !p.stopping { // what an eviction holds is judged when it is taken: by then the victims have given back
+		if hit := p.limits.Hit(j.Queue, j.User, p.spec.MilliGPUs()); hit != nil {
+			return hit.String()
+		}
+	}
+	shape := s.t.shapes.get(j.Shape).Shape
 	rest := gang.Ranks
 	model := ""
 	for i := range p.spec.Groups {
-		g := &p.spec.Groups[i]
+		g := &shape.Groups[i]
 		if reason := p.judgeGroup(s, i, g, rest[:g.Count], &model); reason != "" {
 			return reason
 		}
@@ -95,9 +102,8 @@ func (p *placement) judge(s *State, gang *GangPlacement) string {
 	return ""
 }
 
-func (p *placement) judgeGroup(s *State, group int, g *muster.Group, ranks []RankPlacement, model *string) string {
-	shape := muster.ShapeGroup{Count: g.Count, Within: g.Within, Constraints: g.Constraints, Resources: g.Task.Resources}
-	d := newDemand(&shape)
+func (p *placement) judgeGroup(s *State, group int, g *muster.ShapeGroup, ranks []RankPlacement, model *string) string {
+	d := newDemand(g)
 	domain, known := "", false
 	for i := range ranks {
 		r := &ranks[i]
@@ -117,7 +123,7 @@ func (p *placement) judgeGroup(s *State, group int, g *muster.Group, ranks []Ran
 			return fmt.Sprintf("the ranks are not within one %s", g.Within)
 		}
 		domain, known = in, true
-		if reason := p.nodes[at].take(&g.Task.Resources, r, model); reason != "" {
+		if reason := p.nodes[at].take(&g.Resources, r, model); reason != "" {
 			return reason
 		}
 	}
@@ -237,6 +243,7 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		n.Allocs += took.allocs
 	}
 	j := s.job(gang.Job)
+	p.limits.Take(j.Queue, j.User, p.spec.MilliGPUs())
 	s.owe(j.Queue)
 	q := s.queue(j.Queue)
 	j.Attempt, j.Phase = gang.Attempt, muster.JobPreparing

@@ -81,6 +81,7 @@ func (c *chaos) apply(e Entry) {
 			c.Fatalf("a published snapshot changed: %v", err)
 		}
 	}
+	c.checkLimits(e, before, after)
 	c.checkFinal(after)
 	c.checkChanged(before, after, ca)
 }
@@ -138,7 +139,7 @@ func (c *chaos) checkChanged(before, after *Snapshot, told Changed) {
 		}
 	}
 	for q := range after.Queues() {
-		if old, _ := before.Queue(q.Name); *old != *q && !slices.Contains(told.Queues, q.Name) {
+		if old, ok := before.Queue(q.Name); (!ok || *old != *q) && !slices.Contains(told.Queues, q.Name) {
 			c.Fatalf("queue %s changed and nobody was told", q.Name)
 		}
 	}
@@ -201,6 +202,9 @@ func (c *chaos) command(s *Snapshot) Command {
 		}
 		return &Wake{Term: term, Jobs: jobs}
 	case 16:
+		if c.chance(40, "queues") {
+			return c.queues(header)
+		}
 		d := &DrainNodes{Header: header, Nodes: []string{name}, HasDeadline: c.chance(60, "deadline"), Deadline: time.Duration(c.pick(2, "later")) * time.Hour}
 		if c.chance(30, "undrain") {
 			return &UndrainNodes{Header: header, Nodes: d.Nodes}
@@ -251,10 +255,68 @@ func (c *chaos) spec() *muster.JobSpec {
 	if c.chance(20, "two groups") {
 		spec.Groups = append(spec.Groups, muster.Group{Name: "head", Count: 1})
 	}
-	if c.chance(3, "no queue") {
-		spec.Queue = "research"
-	}
+	spec.PriorityOfQueue = c.chance(30, "no priority")
+	spec.Queue = []string{"default", "default", "research", "research/nlp", "ops"}[c.pick(5, "queue")]
 	return spec
+}
+
+// queues makes a tree with limits that bite, and constraints that some nodes meet.
+func (c *chaos) queues(header Header) *ApplyQueues {
+	a := &ApplyQueues{Header: header, Policy: muster.DefaultPolicy()}
+	for _, name := range []string{"default", "research", "research/nlp"} {
+		if c.chance(15, "without") {
+			continue
+		}
+		q := muster.NewQueueSpec(name)
+		q.MaxGPUs, q.UserGPUs = 2*c.pick(3, "max_gpus"), 2*c.pick(3, "user_gpus")
+		q.MaxRunning, q.MaxPending = c.pick(4, "max_running"), 4*c.pick(2, "max_pending")
+		q.Defaults.TimeLimit = time.Duration(c.pick(2, "time limit")) * time.Hour
+		if c.chance(20, "cap") {
+			q.Caps.HasPriority = true
+		}
+		if c.chance(20, "allow") {
+			q.Allow = []string{"ann"}
+		}
+		if c.chance(30, "constraint") {
+			q.Constraints = []muster.Constraint{{Attribute: "label.rack", Operator: muster.OpEqual, Value: fmt.Sprint("r", c.pick(2, "rack"))}}
+		}
+		a.Queues = append(a.Queues, q)
+	}
+	return a
+}
+
+// checkLimits: nothing starts beyond a limit of its queue or of one above it. What is beyond one that was lowered only shrinks.
+func (c *chaos) checkLimits(e Entry, before, after *Snapshot) {
+	if slices.ContainsFunc(e.Commands, func(c Command) bool { _, is := c.(*ApplyQueues); return is }) {
+		return
+	}
+	held := func(s *Snapshot, queue, user string) (gpus muster.MilliGPUs, running int) {
+		jobs := map[muster.JobID]bool{}
+		for a := range s.t.allocs.all() {
+			j, _ := s.Job(a.Job)
+			if a.Phase != muster.AllocEnded && (j.Queue == queue || muster.ParentQueue(j.Queue) == queue) && (user == "" || j.User == user) {
+				gpus += a.MilliGPUs()
+				jobs[j.ID] = true
+			}
+		}
+		return gpus, len(jobs)
+	}
+	for q := range after.Queues() {
+		check := func(what string, limit int, was, is int64) {
+			if limit > 0 && is > int64(limit) && is > was {
+				c.Fatalf("queue %s: %s rose from %d to %d, over %d", q.Name, what, was, is, limit)
+			}
+		}
+		oldGPUs, oldRunning := held(before, q.Name, "")
+		gpus, running := held(after, q.Name, "")
+		check("GPUs", 1000*q.Rules().MaxGPUs, int64(oldGPUs), int64(gpus))
+		check("running jobs", q.Rules().MaxRunning, int64(oldRunning), int64(running))
+		for _, user := range []string{"ann", "bob"} {
+			was, _ := held(before, q.Name, user)
+			is, _ := held(after, q.Name, user)
+			check("GPUs of "+user, 1000*q.Rules().UserGPUs, int64(was), int64(is))
+		}
+	}
 }
 
 // plan places pending jobs where they seem to fit, and sometimes where they do not.
@@ -370,8 +432,10 @@ func (c *chaos) rest() {
 			c.Fatalf("node %s is not free: %+v", n.Name, n)
 		}
 	}
-	if q, _ := s.Queue(muster.DefaultQueue); *q != (muster.Queue{Name: muster.DefaultQueue}) {
-		c.Fatalf("queue %+v", q)
+	for q := range s.Queues() {
+		if q.Pending != 0 || q.Running != 0 || q.GPUs != 0 {
+			c.Fatalf("queue %+v", q)
+		}
 	}
 	if s.t.shapes.len() != 0 || s.t.pending.tree.Len() != 0 || s.t.backingOff.tree.Len() != 0 || s.t.nodeAllocs.tree.Len() != 0 {
 		c.Fatalf("something is left")

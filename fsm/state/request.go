@@ -84,7 +84,7 @@ func (c *Submit) content(s *State, e *encoder) {
 	e.str(c.Name)
 	e.uint(uint64(len(s.prepared.specs)))
 	for i := range s.prepared.specs {
-		e.fixed(s.prepared.specs[i].id[:])
+		e.fixed(s.prepared.specs[i].asked[:])
 	}
 	if c.Hold || c.StartWithin != 0 {
 		e.flag(c.Hold)

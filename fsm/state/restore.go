@@ -100,7 +100,7 @@ func (t *tables) refer() error {
 			return fmt.Errorf("job %d: its spec %x is missing", j.ID, j.Spec)
 		case !j.Phase.Terminal() && t.shapes.get(j.Shape) == nil:
 			return fmt.Errorf("job %d: its shape %d is missing", j.ID, j.Shape)
-		case t.queues.get(j.Queue) == nil:
+		case !j.Phase.Terminal() && t.queues.get(j.Queue) == nil:
 			return fmt.Errorf("job %d: its queue %q is missing", j.ID, j.Queue)
 		case int64(j.Attempt) != int64(len(j.Attempts)):
 			return fmt.Errorf("job %d: %d attempts are described, want %d", j.ID, len(j.Attempts), j.Attempt)

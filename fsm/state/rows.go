@@ -289,6 +289,9 @@ func writeSpec(e *encoder, s *muster.JobSpec) {
 	e.int(int64(s.Priority))
 	e.int(int64(s.TimeLimit))
 	e.labels(s.Labels)
+	if s.PriorityOfQueue {
+		e.later(1)
+	}
 	e.uint(uint64(len(s.Groups)))
 	for i := range s.Groups {
 		g := &s.Groups[i]

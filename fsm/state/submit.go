@@ -19,12 +19,17 @@ type preparation struct {
 }
 
 type preparedSpec struct {
-	id    muster.SpecID
-	key   [16]byte // of the shape
+	asked muster.SpecID // content hash of the spec as it was sent
+	spec  *muster.JobSpec
+	id    muster.SpecID // of spec, which has its queue's defaults
+	key   [16]byte      // of the shape
 	shape muster.Shape
 }
 
-// prepare works out the content hashes of what is submitted, once for each command.
+// prepare fills in the queues' defaults and works out the content hashes of what is submitted, once for each command.
+//
+// The defaults are filled in here and not before the command is proposed: a retry then has the content that it had, whatever
+// the queues say by then, and what is acknowledged of a queue holds for all that is submitted later, at any server.
 func (s *State) prepare(c *Submit) {
 	if s.prepared.command == s.w.command {
 		return
@@ -35,8 +40,17 @@ func (s *State) prepare(c *Submit) {
 		if spec == nil {
 			spec = &muster.JobSpec{}
 		}
-		shape := muster.ShapeOf(spec)
-		s.prepared.specs = append(s.prepared.specs, preparedSpec{id: s.w.enc.specID(spec), key: s.w.enc.shapeKey(&shape), shape: shape})
+		p := preparedSpec{spec: spec, asked: s.w.enc.specID(spec), shape: muster.ShapeOf(spec)}
+		p.id = p.asked
+		if q := s.t.queues.get(spec.Queue); q != nil {
+			rules := q.Rules()
+			if p.spec = rules.WithDefaults(spec); p.spec != spec {
+				p.id = s.w.enc.specID(p.spec)
+			}
+			p.shape = muster.ShapeIn(p.spec, rules)
+		}
+		p.key = s.w.enc.shapeKey(&p.shape)
+		s.prepared.specs = append(s.prepared.specs, p)
 	}
 }
 
@@ -49,20 +63,35 @@ func (c *Submit) check(s *State) *muster.Error {
 	}
 	s.prepare(c)
 	for i, spec := range c.Specs {
-		if err := s.checkSpec(spec); err != nil {
+		err := s.checkSpec(spec)
+		if err == nil {
+			err = c.admitted(s, s.prepared.specs[i].spec)
+		}
+		if err != nil {
 			err.Field = fmt.Sprintf("jobs[%d]%s", i, err.Field)
 			return err
 		}
 	}
+	if err := c.roomToWait(s); err != nil {
+		return err
+	}
+	limits := newLimits(&s.t)
 	for i := range c.Specs {
 		if c.Pend {
 			break
 		}
 		p := &s.prepared.specs[i]
+		if err := limits.neverStarts(c.jobName(i), p.spec); err != nil {
+			err.Field = fmt.Sprintf("jobs[%d]%s", i, err.Field)
+			return err
+		}
 		if s.feasible[p.key] {
 			continue
 		}
-		if err := s.t.infeasible(c.jobName(i), c.Specs[i], &p.shape); err != nil {
+		if err := s.t.infeasible(c.jobName(i), p.spec, &p.shape); err != nil {
+			if q := s.t.queues.get(p.spec.Queue).Rules(); len(q.Constraints) > 0 {
+				err.Hint += fmt.Sprintf(". Jobs in queue %q get only nodes where %s", q.Name, conditions(q.Constraints))
+			}
 			err.Field = fmt.Sprintf("jobs[%d]%s", i, err.Field)
 			return err
 		}
@@ -80,8 +109,8 @@ func (s *State) checkSpec(spec *muster.JobSpec) *muster.Error {
 		return muster.Errorf(muster.KindInvalid, "a job without a group")
 	}
 	if s.t.queues.get(spec.Queue) == nil {
-		err := muster.Errorf(muster.KindInvalid, "queue %q does not exist", spec.Queue)
-		err.Hint, err.Field = fmt.Sprintf("Only %q exists yet", muster.DefaultQueue), ".queue"
+		err := muster.Errorf(muster.KindInvalid, "queue %q does not exist", spec.Queue).WithHint("%s", s.t.queueMeant(spec.Queue))
+		err.Field = ".queue"
 		return err
 	}
 	ranks := 0
@@ -126,13 +155,14 @@ func (c *Submit) apply(s *State) Result {
 	}
 	for i, spec := range c.Specs {
 		p := &s.prepared.specs[i]
+		spec = p.spec
 		id := s.t.cluster.NextJob
 		s.t.cluster.NextJob++
 		ids[i] = id
 		j := s.t.jobs.insert(id, muster.Job{
 			ID:        id,
 			Spec:      s.internSpec(p.id, spec),
-			Shape:     s.internShape(p),
+			Shape:     s.internShape(p.key, p.shape),
 			Name:      c.jobName(i),
 			User:      c.User,
 			Queue:     spec.Queue,
@@ -167,17 +197,16 @@ func (s *State) releaseSpec(id muster.SpecID) {
 	}
 }
 
-func (s *State) internShape(p *preparedSpec) muster.ShapeID {
-	if id, ok := s.shapeOf[p.key]; ok {
+func (s *State) internShape(key [16]byte, shape muster.Shape) muster.ShapeID {
+	if id, ok := s.shapeOf[key]; ok {
 		row, _ := s.t.shapes.edit(id, &s.w)
 		row.Jobs++
 		return id
 	}
 	id := s.t.cluster.NextShape
 	s.t.cluster.NextShape++
-	shape := p.shape
 	s.t.shapes.insert(id, ShapeRow{ID: id, Shape: &shape, Jobs: 1}, &s.w)
-	s.shapeOf[p.key] = id
+	s.shapeOf[key] = id
 	return id
 }
 
