@@ -21,9 +21,10 @@ type Facts struct {
 	Home       string
 	Shell      string
 	TaskDir    string
-	Checkpoint string    // directory that is kept over the attempts
-	Interface  string    // network interface of the route to the master; "" = not known
-	Deadline   time.Time // the latest moment at which the attempt ends by its time limit; zero = no limit
+	Checkpoint string          // directory that is kept over the attempts
+	Interface  string          // network interface of the route to the master; "" = not known
+	FromFiles  []muster.EnvVar // what env_from_file's files say
+	Deadline   time.Time       // the latest moment at which the attempt ends by its time limit; zero = no limit
 }
 
 const taskPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,7 +59,7 @@ func (e *environment) set(name, value string) {
 
 func (e *environment) setInt(name string, value int) { e.set(name, strconv.Itoa(value)) }
 
-// Environment is what a task finds: ours first, the user's own variables win. It is a pure function of its arguments.
+// Environment is what a task finds: ours first, then those of env_from_file, then env: the later one wins. It is a pure function of its arguments.
 func Environment(a *step.Assignment, f *Facts) ([]muster.EnvVar, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -68,6 +69,9 @@ func Environment(a *step.Assignment, f *Facts) ([]muster.EnvVar, error) {
 	setMuster(e, a, f)
 	setGPUs(e, a, f)
 	setLaunchers(e, a, f)
+	for _, v := range f.FromFiles {
+		e.set(v.Name, v.Value)
+	}
 	lookup := RuntimeValues(a, f)
 	for _, v := range a.Of().Task.Env {
 		value, err := muster.Expand(v.Value, lookup)

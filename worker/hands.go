@@ -78,6 +78,10 @@ func (h *hands) Prepare(assignment *step.Assignment, end exec.BootTime, intents 
 			if assignment.Spread() {
 				facts.Interface = masterInterface(assignment.Peers[0].IP)
 			}
+			var err error
+			if facts.FromFiles, err = readEnvFiles(assignment.Of().Task.EnvFromFile); err != nil {
+				return err
+			}
 			spec, err := Task(assignment, &facts, a.cfg.logDir(id))
 			if err != nil {
 				return err

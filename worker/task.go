@@ -25,7 +25,7 @@ func Task(a *step.Assignment, f *Facts, logDir string) (exec.Task, error) {
 	g, lookup := a.Of(), RuntimeValues(a, f)
 	t := exec.Task{
 		Alloc: a.Alloc.ID, Job: a.Alloc.Job, Attempt: a.Alloc.Attempt,
-		TaskDir: f.TaskDir, LogDir: logDir, Logs: g.Task.Logs, StopFile: f.stopFile(),
+		TaskDir: f.TaskDir, LogDir: logDir, Logs: exec.LogLimits{MaxSize: g.Task.Logs.MaxSize, MaxFiles: g.Task.Logs.MaxFiles}, StopFile: f.stopFile(),
 		MilliCores: a.Alloc.MilliCores, Memory: a.Alloc.Memory, TimeLimit: a.Spec.TimeLimit, Checkpoint: g.Checkpoint,
 		KillSignal: g.Task.KillSignal, KillTimeout: g.Task.KillTimeout, Success: g.Task.SuccessCodes,
 		Lease: a.Alloc.Lease,
@@ -44,6 +44,13 @@ func Task(a *step.Assignment, f *Facts, logDir string) (exec.Task, error) {
 	if t.Dir == "" {
 		t.Dir = f.TaskDir
 	}
+	if t.LogPath = fill("logs.path", g.Task.Logs.Path); t.LogPath != "" && !filepath.IsAbs(t.LogPath) {
+		t.LogPath = filepath.Join(t.Dir, t.LogPath)
+	}
+	if g.Task.Start == muster.StartFirst && a.Alloc.Rank > 0 {
+		holdPlace(&t)
+		return t, err
+	}
 	if g.Task.Script != "" {
 		t.Script = fill("script", g.Task.Script)
 	} else {
@@ -53,6 +60,12 @@ func Task(a *step.Assignment, f *Facts, logDir string) (exec.Task, error) {
 		}
 	}
 	return t, err
+}
+
+// holdPlace makes a task do nothing until it is stopped: its place, its limits and its devices are there for what the first rank
+// starts in it. It has nothing to save, and lasts as long as the first rank takes to.
+func holdPlace(t *exec.Task) {
+	t.Argv, t.KillSignal, t.Checkpoint.Signal = []string{"/bin/sh", "-c", "exec sleep 2147483647"}, "SIGTERM", ""
 }
 
 // setUp makes what a task finds in its directory, and the directory that is kept over the attempts. That one's parent must be

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhpc/muster"
 )
 
-func newLog(t *testing.T, limits muster.Logs) *logWriter {
+func newLog(t *testing.T, limits LogLimits) *logWriter {
 	t.Helper()
 	w, err := openLog(t.TempDir(), limits)
 	if err != nil {
@@ -49,7 +49,7 @@ func readAll(t *testing.T, dir string, from LogFrom) (text string, lost int64, r
 }
 
 func TestALogKeepsStreamTimeAndBytes(t *testing.T) {
-	w := newLog(t, muster.Logs{})
+	w := newLog(t, LogLimits{})
 	w.write(recordOut, []byte("one\n"), noon)
 	w.write(recordErr, []byte("two\n"), noon.Add(time.Second))
 	if err := w.complete(noon); err != nil {
@@ -63,7 +63,7 @@ func TestALogKeepsStreamTimeAndBytes(t *testing.T) {
 }
 
 func TestReadingGoesOnAtAPosition(t *testing.T) {
-	w := newLog(t, muster.Logs{MaxSize: 4 * muster.KiB, MaxFiles: 100})
+	w := newLog(t, LogLimits{MaxSize: 4 * muster.KiB, MaxFiles: 100})
 	want := ""
 	for i := range 500 {
 		line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i%97))
@@ -94,7 +94,7 @@ func TestReadingGoesOnAtAPosition(t *testing.T) {
 }
 
 func TestRotationBoundsALogAndSaysWhatItLost(t *testing.T) {
-	w := newLog(t, muster.Logs{MaxSize: 4 * muster.KiB, MaxFiles: 3})
+	w := newLog(t, LogLimits{MaxSize: 4 * muster.KiB, MaxFiles: 3})
 	line := strings.Repeat("y", 99) + "\n"
 	total := int64(0)
 	for range 1000 {
@@ -118,7 +118,7 @@ func TestRotationBoundsALogAndSaysWhatItLost(t *testing.T) {
 }
 
 func TestTheLastLinesAndSince(t *testing.T) {
-	w := newLog(t, muster.Logs{MaxSize: 4 * muster.KiB, MaxFiles: 100})
+	w := newLog(t, LogLimits{MaxSize: 4 * muster.KiB, MaxFiles: 100})
 	var lines []string
 	for i := range 300 {
 		lines = append(lines, fmt.Sprintf("line %d %s\n", i, strings.Repeat("z", 60)))
@@ -147,7 +147,7 @@ func TestTheLastLinesAndSince(t *testing.T) {
 }
 
 func TestAFollowerSeesWhatIsWrittenAndTheEnd(t *testing.T) {
-	w := newLog(t, muster.Logs{MaxSize: 4 * muster.KiB, MaxFiles: 100})
+	w := newLog(t, LogLimits{MaxSize: 4 * muster.KiB, MaxFiles: 100})
 	r, err := OpenLog(w.dir, LogFrom{}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestAFollowerMayComeBeforeTheLogAndLeave(t *testing.T) {
 
 // A crash may cut the log anywhere: whatever is whole is read, and the log can be completed and read to its end.
 func TestALogThatACrashCutIsReadable(t *testing.T) {
-	w := newLog(t, muster.Logs{})
+	w := newLog(t, LogLimits{})
 	w.write(recordOut, []byte("first\n"), noon)
 	w.write(recordOut, []byte("second\n"), noon)
 	whole, err := os.ReadFile(segmentPath(w.dir, 0))
@@ -263,7 +263,7 @@ func TestALogThatACrashCutIsReadable(t *testing.T) {
 }
 
 func TestAPositionBehindTheEndIsTakenBack(t *testing.T) {
-	w := newLog(t, muster.Logs{})
+	w := newLog(t, LogLimits{})
 	w.write(recordOut, []byte("one\n"), noon)
 	r, err := OpenLog(w.dir, LogFrom{Offset: 1000}, true)
 	if err != nil {
@@ -279,7 +279,7 @@ func TestAPositionBehindTheEndIsTakenBack(t *testing.T) {
 }
 
 func TestAStreamIsCutIntoWholeLines(t *testing.T) {
-	w := newLog(t, muster.Logs{})
+	w := newLog(t, LogLimits{})
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -315,4 +315,32 @@ func TestAStreamIsCutIntoWholeLines(t *testing.T) {
 	write.Close()
 	next("rest")
 	<-done
+}
+
+func TestOutputGoesToTheUsersFileToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "logs", "out")
+	w := newLog(t, LogLimits{})
+	var err error
+	if w.also, err = openAlso(path); err != nil {
+		t.Fatal(err)
+	}
+	w.write(recordOut, []byte("one\n"), time.UnixMilli(1))
+	other, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) // another rank's
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.WriteString("another\n"); err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	w.write(recordErr, []byte("two\n"), time.UnixMilli(2))
+	w.also.Close() // its disk went away
+	w.write(recordOut, []byte("three\n"), time.UnixMilli(3))
+	w.write(recordOut, []byte("four\n"), time.UnixMilli(4))
+	if err := w.complete(time.UnixMilli(5)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "one\nanother\ntwo\n" {
+		t.Errorf("%v: %q", err, text)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,10 +24,12 @@ type logWriter struct {
 	buf    []byte
 	lost   int64 // bytes that could not be written since the last record that was
 	cause  error // why
+
+	also *os.File // output goes there too; nil: nowhere
 }
 
 // openLog goes on with the log in dir, which must exist.
-func openLog(dir string, limits muster.Logs) (*logWriter, error) {
+func openLog(dir string, limits LogLimits) (*logWriter, error) {
 	w := &logWriter{dir: dir, maxSize: int64(limits.MaxSize), maxFiles: limits.MaxFiles, buf: make([]byte, recordHeader+maxRecord)}
 	if w.maxSize <= 0 {
 		w.maxSize = int64(100 * muster.MiB)
@@ -77,6 +80,7 @@ func (w *logWriter) write(kind recordKind, data []byte, now time.Time) {
 	if w.file == nil {
 		return
 	}
+	w.copy(data, now)
 	for len(data) > 0 {
 		part := data[:min(int64(len(data)), maxRecord, w.maxSize-recordHeader)]
 		data = data[len(part):]
@@ -93,6 +97,28 @@ func (w *logWriter) write(kind recordKind, data []byte, now time.Time) {
 			w.cause = err
 		}
 	}
+}
+
+// openAlso opens the file of logs.path, which several ranks may share: each write goes to its end.
+func openAlso(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+}
+
+// copy writes output to the other file too. When that fails it is given up, and said so in the log: the task goes on.
+func (w *logWriter) copy(data []byte, now time.Time) {
+	if w.also == nil {
+		return
+	}
+	_, err := w.also.Write(data)
+	if err == nil {
+		return
+	}
+	w.also.Close()
+	w.also = nil
+	_ = w.record(recordErr, fmt.Appendf(nil, "muster: logs.path is not written any more: %v\n", err), now)
 }
 
 func (w *logWriter) record(kind recordKind, data []byte, now time.Time) error {
@@ -125,6 +151,11 @@ func (w *logWriter) complete(now time.Time) error {
 		return os.ErrClosed
 	}
 	err := w.record(recordEnd, nil, now)
+	if w.also != nil {
+		if closing := w.also.Close(); err == nil {
+			err = closing
+		}
+	}
 	if closing := w.file.Close(); err == nil {
 		err = closing
 	}
@@ -147,7 +178,7 @@ func CloseLog(dir string) error {
 			return err
 		}
 	}
-	w, err := openLog(dir, muster.Logs{})
+	w, err := openLog(dir, LogLimits{})
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 func TestMuchOutputStaysBoundedAndItsEndIsKept(t *testing.T) {
 	n := newNode(t, false)
 	task := n.task(`yes 0123456789012345678901234567890123456789 | head -c 50000000; echo; echo the end`)
-	task.Logs = muster.Logs{MaxSize: muster.MiB, MaxFiles: 3}
+	task.Logs = LogLimits{MaxSize: muster.MiB, MaxFiles: 3}
 	n.run(task)
 	if s := n.ended(task); s.Class != muster.ClassNone {
 		t.Fatalf("ended as %+v", s)

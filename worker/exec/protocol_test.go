@@ -21,7 +21,7 @@ func everyFrame() []frame {
 		{Hello: &hello{Protocol: 1, Pid: 77, Start: 991, Boot: "b00t"}},
 		{ID: 1, Method: methodPrepare, Task: &Task{
 			Alloc: id, Job: 1042, Attempt: 2, Argv: []string{"a", "b"}, Script: "#!/bin/sh\n", Env: []string{"A=1"}, Dir: "/d",
-			TaskDir: "/t", LogDir: "/l", Logs: muster.Logs{MaxSize: 4096, MaxFiles: 3}, StopFile: "/s", MilliCores: 1500,
+			TaskDir: "/t", LogDir: "/l", Logs: LogLimits{MaxSize: 4096, MaxFiles: 3}, StopFile: "/s", MilliCores: 1500,
 			Memory: muster.GiB, TimeLimit: time.Hour,
 			Checkpoint: muster.Checkpoint{Grace: time.Minute, Signal: "SIGUSR1", To: muster.ToAll},
 			KillSignal: "SIGINT", KillTimeout: 30 * time.Second, Success: []int{0, 3}, Lease: time.Minute, LeaseEnd: 123456789,

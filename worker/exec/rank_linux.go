@@ -62,6 +62,18 @@ func (s *supervisor) prepareFiles(t *Task) error {
 			return refuse("folder %s on %s: %v", t.Dir, s.config.Node, err)
 		}
 	}
+	if t.LogPath != "" {
+		err := answered(func() error {
+			f, err := openAlso(t.LogPath)
+			if err == nil {
+				err = f.Close()
+			}
+			return err
+		})
+		if err != nil {
+			return refuse("logs.path %s on %s: %v", t.LogPath, s.config.Node, err)
+		}
+	}
 	if t.Script != "" {
 		if err := os.WriteFile(t.scriptPath(), []byte(t.Script), 0o700); err != nil {
 			return refuse("the script can't be written on %s: %v", s.config.Node, err)
@@ -71,8 +83,7 @@ func (s *supervisor) prepareFiles(t *Task) error {
 }
 
 func checkFolder(dir string) error {
-	result := make(chan error, 1)
-	go func() { // ends when the file server answers
+	return answered(func() error {
 		info, err := os.Stat(dir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("it is not a folder")
@@ -80,8 +91,14 @@ func checkFolder(dir string) error {
 		if err == nil { // who may not enter it can't run there
 			err = unix.Access(dir, unix.X_OK)
 		}
-		result <- err
-	}()
+		return err
+	})
+}
+
+// answered looks at files, for as long as a file server may take.
+func answered(look func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- look() }() // ends when the file server answers
 	timer := time.NewTimer(statWait)
 	defer timer.Stop()
 	select {
@@ -105,6 +122,11 @@ func (s *supervisor) run(r *rank, forked chan<- struct{}) {
 	if err != nil {
 		s.failed(r, "the log can't be written: "+err.Error())
 		return
+	}
+	if r.task.LogPath != "" {
+		if log.also, err = openAlso(r.task.LogPath); err != nil { // Prepare could
+			log.write(recordErr, fmt.Appendf(nil, "muster: logs.path: %v\n", err), time.Now())
+		}
 	}
 	sp, err := s.enterSpace(r)
 	if err != nil {

@@ -31,7 +31,8 @@ type Task struct {
 	TaskDir string   // made by Prepare with mode 0700
 
 	LogDir   string // segments of this allocation
-	Logs     muster.Logs
+	Logs     LogLimits
+	LogPath  string `json:",omitempty"` // absolute; output is also appended to this file; "" = nowhere else
 	StopFile string // appears when the task is asked to save itself
 
 	MilliCores  muster.MilliCores
@@ -44,6 +45,12 @@ type Task struct {
 
 	Lease    time.Duration // length; the kill comes max(2 s, 10 %) before the end; 0 = none
 	LeaseEnd BootTime      // first end; later ones come by Extend
+}
+
+// LogLimits bound a log; 0: as the job file's defaults.
+type LogLimits struct {
+	MaxSize  muster.Bytes // of a segment
+	MaxFiles int          // segments that are kept
 }
 
 // Status is what a supervisor knows of a task. An ended one stays until Forget.
@@ -84,6 +91,9 @@ func (t *Task) check() error {
 	}
 	if t.Dir != "" && !filepath.IsAbs(t.Dir) {
 		return bad("directory %q is not absolute", t.Dir)
+	}
+	if t.LogPath != "" && !filepath.IsAbs(t.LogPath) {
+		return bad("log file %q is not absolute", t.LogPath)
 	}
 	for _, name := range []string{t.KillSignal, t.Checkpoint.Signal} {
 		if name == "" {

@@ -21,9 +21,6 @@ job "a" {
   task "a" {
     image   = "x"
     command = "echo"
-    logs {
-      path = "x"
-    }
     artifact {
       source = "x"
     }
