@@ -1,4 +1,4 @@
-# 12 mistakes
+# 11 mistakes
 job "a" {
   type        = "service"
   start_after = "2026-12-24T18:00:00+01:00"
