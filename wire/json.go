@@ -34,6 +34,7 @@ type JobJSON struct {
 	Class     string            `json:"class"` // why it ended, or is held; "" = it succeeded, or there is nothing to say yet
 	Reason    string            `json:"reason"`
 	Submitted *time.Time        `json:"submitted_at"`
+	StartBy   *time.Time        `json:"start_by,omitempty"` // cancelled when not placed by then
 	Started   *time.Time        `json:"started_at"`
 	Finished  *time.Time        `json:"finished_at"`
 	ExitCode  *int64            `json:"exit_code"` // null until known
@@ -102,6 +103,7 @@ func jobJSONOf(j *JobInfo) JobJSON {
 		Class:     j.GetClass(),
 		Reason:    j.GetReason(),
 		Submitted: moment(j.GetSubmittedAt()),
+		StartBy:   moment(j.GetStartBy()),
 		Started:   moment(j.GetStartedAt()),
 		Finished:  moment(j.GetFinishedAt()),
 		ExitCode:  optional(j.GetHasExitCode(), j.GetExitCode()),

@@ -15,6 +15,7 @@ type NodeJSON struct {
 	Address string            `json:"address"`
 	IP      string            `json:"ip"`
 	Labels  map[string]string `json:"labels"`
+	Set     []string          `json:"set_labels,omitempty"` // keys of those that were set over the agent's file
 	Cores   float64           `json:"cores"`
 	Memory  string            `json:"memory"`
 	Free    FreeJSON          `json:"free"`
@@ -89,6 +90,9 @@ func NodesJSON(nodes []*NodeInfo) []NodeJSON {
 		}
 		for _, l := range n.GetLabels() {
 			out[i].Labels[l.GetKey()] = l.GetValue()
+		}
+		for _, l := range n.GetSetLabels() {
+			out[i].Set = append(out[i].Set, l.GetKey())
 		}
 		if d := n.GetDrain(); d.GetOn() {
 			out[i].Drain = &DrainJSON{Reason: d.GetReason(), By: d.GetBy(), Since: moment(d.GetSince()), Deadline: moment(d.GetDeadline())}

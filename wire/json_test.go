@@ -60,6 +60,22 @@ func TestTheJSONOfJobs(t *testing.T) {
 	golden(t, "job.json", ItemsOf(JobsJSON([]*JobInfo{c.job(failed)})))
 }
 
+func TestTheJSONOfEvents(t *testing.T) {
+	c := newCluster(t)
+	id := c.submit("ann", "train", 2, 2)
+	c.run(id, 1, 2)
+	c.finish(id, 3)
+	events, _, _ := c.read().Events(EventFilter{}, 0, 0, 100)
+	golden(t, "events.json", ItemsOf(EventsJSON(events)))
+	filter, err := c.read().EventFilterOf("train", "ann")
+	if err != nil || filter.Job != id {
+		t.Errorf("%+v, %v", filter, err)
+	}
+	if _, err := c.read().EventFilterOf("train", "bob"); muster.KindOf(err) != muster.KindNotFound {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestTheJSONOfNodesAndGPUs(t *testing.T) {
 	c := newCluster(t)
 	c.run(c.submit("ann", "train", 1, 2), 2)
