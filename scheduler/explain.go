@@ -74,6 +74,13 @@ func (v *View) Explain(id muster.JobID, signals Signals, now muster.Time) (Expla
 	a.survey()
 	e.Reasons, e.Never = a.reasons(now), a.never()
 	e.Headline = a.headline()
+	if hit := g.limits.Hit(job.Queue, job.User, muster.MilliGPUs(s.gpuMilli)); hit != nil {
+		if free {
+			e.Note = "there is room, and a limit keeps it from starting"
+		}
+		e.Reasons = append([]Reason{{Kind: "quota", Never: hit.Never, Detail: hit.String()}}, e.Reasons...)
+		e.Never = e.Never || hit.Never
+	}
 	if spec := v.snapshot.Spec(job.Spec); spec != nil && len(s.requests) > 1 && k < len(spec.Groups) {
 		e.Headline = "group " + spec.Groups[k].Name + " " + e.Headline
 	}

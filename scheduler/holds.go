@@ -61,6 +61,11 @@ func (a *agenda) tryHeld(h head) verdict {
 		a.change(&hold.takes[i], -1)
 	}
 	b := h.bucket
+	if a.atLimit(b) { // lowered, or reached by others, since
+		hold.takes = nil
+		a.plan.Unhold = append(a.plan.Unhold, h.job)
+		return jobDone
+	}
 	if placed, ok := a.gang(b.shape, job); ok {
 		hold.takes = nil
 		lasts := a.v.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)

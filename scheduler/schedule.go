@@ -47,6 +47,7 @@ type agenda struct {
 	byShare bool // users stand in line by their shares
 	quotas  bool // what a quota covers goes first, as it is now; else as queues are owed it
 	owed    map[*bucket]int
+	limits  *state.Limits // of queues, with what the plan takes
 	lines   []line
 	plan    Plan
 	ranks   int
@@ -98,7 +99,8 @@ const (
 
 // open makes a pass ready.
 func (v *View) open(signals Signals, now muster.Time) *agenda {
-	a := &agenda{pass: v.begin(signals), now: now, policy: v.snapshot.Policy(), owed: map[*bucket]int{}}
+	a := &agenda{pass: v.begin(signals), now: now, policy: v.snapshot.Policy(), limits: v.snapshot.Limits(),
+		owed: map[*bucket]int{}}
 	a.kept = map[int32]muster.SlotSet{}
 	a.byShare = a.policy.Order == muster.OrderFair
 	a.quotas = a.policy.FairShare && a.policy.Order != muster.OrderShortest
@@ -137,6 +139,9 @@ func (a *agenda) consider(l *line, h head) verdict {
 	if h.tier == tierHeld {
 		return a.tryHeld(h)
 	}
+	if a.atLimit(b) {
+		return bucketDone
+	}
 	lasts := a.v.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
 	end := a.now.Add(lasts)
 	if s.failed == a.number && end >= s.failedEnd {
@@ -167,8 +172,15 @@ func (a *agenda) consider(l *line, h head) verdict {
 func (a *agenda) start(b *bucket, job *muster.Job, placed []state.RankPlacement, end muster.Time) {
 	a.plan.Gangs = append(a.plan.Gangs, state.GangPlacement{Job: job.ID, Attempt: job.Attempt + 1, Ranks: placed})
 	a.ranks += len(placed)
+	a.limits.Take(b.key.user.queue.name, b.key.user.name, muster.MilliGPUs(b.shape.gpuMilli))
 	a.tree.start(b.key.user.queue, b.key.user, b.shape.gpuMilli, b.shape.need)
 	a.addRelease(end, placed)
+}
+
+// atLimit says whether a limit of their queue, or of one above it, keeps the jobs of a bucket from starting. They get no planned
+// start either: when it ends depends on no node.
+func (a *agenda) atLimit(b *bucket) bool {
+	return a.limits.Hit(b.key.user.queue.name, b.key.user.name, muster.MilliGPUs(b.shape.gpuMilli)) != nil
 }
 
 // blocked decides what becomes of a job that cannot start now.
