@@ -105,15 +105,38 @@ func (s *State) end(id muster.AllocID, e ending) {
 	if class != muster.ClassNone && j.Phase != muster.JobStopping {
 		s.blame(j, a)
 	}
+	s.release(j, a)
 	s.proceed(j)
 	if at.Live == 0 {
 		s.settle(j)
 	}
 }
 
+// release lets go of the ranks that only hold their place (start = "first"), once the first of their group has ended. They end
+// as it did: without blame when it succeeded.
+func (s *State) release(j *muster.Job, first *muster.Allocation) {
+	if first.Rank != 0 || s.t.specs.get(j.Spec).Spec.Groups[first.Group].Task.Start != muster.StartFirst {
+		return
+	}
+	for _, id := range s.t.allocsOf(j.ID, j.Attempt) {
+		a := s.t.allocs.get(id)
+		if a.Group != first.Group || a.Phase == muster.AllocEnded || a.Stop.Mode >= muster.StopTerm {
+			continue
+		}
+		a = s.alloc(id)
+		if a.Stop.Mode == muster.StopNone {
+			a.Stop = muster.Stop{Reason: "rank 0 has ended", At: s.now()}
+		}
+		a.Stop.Mode = muster.StopTerm
+	}
+}
+
 // endClass is the class of an allocation that ended. One that was asked to stop ended because of that, whatever its exit
 // code, unless its worker knows better.
 func endClass(a *muster.Allocation, reported muster.Class) muster.Class {
+	if a.Stop.Mode != muster.StopNone && a.Stop.Class == muster.ClassNone {
+		return muster.ClassNone // released: nothing that ends it undoes what the first rank did
+	}
 	switch reported {
 	case muster.ClassOOM, muster.ClassTimeout, muster.ClassNode, muster.ClassGPU, muster.ClassPrepare:
 		return reported

@@ -274,6 +274,62 @@ func TestCancelWhereverAJobStands(t *testing.T) {
 	w.refuse(&Cancel{Jobs: []muster.JobID{1}}, muster.KindInvalid)
 }
 
+func TestRanksThatHoldTheirPlaceEndWithTheFirst(t *testing.T) {
+	begin := func(t *testing.T) (*story, muster.JobID, []*muster.Allocation) {
+		w := newStory(t)
+		w.register(machine("gpu-01", 8), machine("gpu-02", 8))
+		spec := gang("mpi", 3, 4)
+		spec.Groups[0].Task.Start, spec.Groups[0].Checkpoint.Grace = muster.StartFirst, time.Minute
+		id := w.submit(spec)
+		return w, id, w.run(id, "gpu-01", "gpu-01", "gpu-02")
+	}
+	t.Run("it succeeds", func(t *testing.T) {
+		w, id, allocs := begin(t)
+		w.exit(allocs[0], 0)
+		w.expect(id, muster.JobRunning)
+		for _, a := range allocs[1:] {
+			if stop := w.alloc(a).Stop; stop.Mode != muster.StopTerm || stop.Class != muster.ClassNone {
+				t.Errorf("rank %d: %+v", a.Rank, stop)
+			}
+		}
+		w.exit(allocs[1], 143)
+		w.report(allocs[2], muster.AllocReport{Phase: muster.AllocEnded, Class: muster.ClassNode})
+		if j := w.expect(id, muster.JobSucceeded); j.Class != muster.ClassNone {
+			t.Errorf("%+v", j)
+		}
+	})
+	t.Run("it fails", func(t *testing.T) {
+		w, id, allocs := begin(t)
+		w.exit(allocs[0], 3)
+		w.exit(allocs[1], 143)
+		w.exit(allocs[2], 143)
+		if j := w.expect(id, muster.JobFailed); j.Class != muster.ClassExit || j.ExitCode != 3 {
+			t.Errorf("%+v", j)
+		}
+	})
+	t.Run("it saves itself first", func(t *testing.T) {
+		w, id, allocs := begin(t)
+		w.do(&Cancel{Header: Header{User: "ann"}, Jobs: []muster.JobID{id}, Mode: muster.StopSave})
+		if stop := w.alloc(allocs[1]).Stop; stop.Mode != muster.StopSave {
+			t.Errorf("the others hold their place while it saves, and got %+v", stop)
+		}
+		w.exit(allocs[0], 0)
+		if stop := w.alloc(allocs[1]).Stop; stop.Mode != muster.StopTerm || stop.Class != muster.ClassCancelled {
+			t.Errorf("then they are let go, and got %+v", stop)
+		}
+		w.exit(allocs[1], 143)
+		w.exit(allocs[2], 143)
+		w.expect(id, muster.JobCancelled)
+	})
+	t.Run("another is lost meanwhile", func(t *testing.T) {
+		w, id, allocs := begin(t)
+		w.report(allocs[1], muster.AllocReport{Phase: muster.AllocEnded, Class: muster.ClassNode})
+		w.exit(allocs[0], 143)
+		w.exit(allocs[2], 143)
+		w.expect(id, muster.JobPending)
+	})
+}
+
 func TestATimeLimitDoesNotCutOtherRanksShort(t *testing.T) {
 	w := newStory(t)
 	w.register(machine("gpu-01", 8))
