@@ -1,9 +1,12 @@
 package jobfile
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/hcl/v2"
@@ -161,6 +164,7 @@ func TestLimits(t *testing.T) {
 		{"long sum", "a = 1" + strings.Repeat("+1", 400_000), "256 operators"},
 		{"long chain of indexes", "a = b" + strings.Repeat("[0]", 300_000), "256 operators"},
 		{"long conditional", "a = 1" + strings.Repeat("?1:1", 200_000), "256 operators"},
+		{"jobs", strings.Repeat("job \"a\" {\n}\n", 10_001), "at most 10000 jobs"},
 		{"ranks", "job \"a\" {\n count = 10001\n task \"a\" {\n command = \"x\"\n }\n}", "10000"},
 		{"spec", "job \"a\" {\n task \"a\" {\n command = \"x\"\n args = [\"" + strings.Repeat("x", 300_000) + "\"]\n }\n}", "256 KiB"},
 	} {
@@ -193,16 +197,36 @@ func TestARefusalOfTheServerIsShownAtItsLine(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{smallest, "a = \"${X:-y} %{if} $${b}\"", "job a { b = 1, c { d = <<E\nE\n} }", "job \"a\" {\ntask \"t\" {\nscript = \"${rank+1}${a[0]}${1}${!x}\"\n}\n}",
-		"job \"a\" {\nlabels = { (x) = 1, \"a\" = null, b : [1] }\ntask t {\nargs = [for x in y : x]\n}\n}"} {
+		"job \"a\" {\nlabels = { (x) = 1, \"a\" = null, b : [1] }\ntask t {\nargs = [for x in y : x]\n}\n}",
+		"locals {\na = [for x in range(100) : [for y in range(100) : \"${x}${y}\"]]\nb = local.a[*][0]\n}\n", "dynamic \"dynamic\" {\nfor_each = [1]\ncontent {\n}\n}\n",
+		"variable \"v\" {\ntype = object({ a = list(map(number)) })\ndefault = { a = [{ b = \"1\" }] }\n}\n", "job \"a\" {\ndynamic \"task\" {\nfor_each = {a=1}\nlabels = [task.key]\ncontent {\n" +
+			"command = format(\"%s\", task.value)\n}\n}\n}\n"} {
 		f.Add([]byte(seed))
 	}
+	for _, dir := range []string{"valid", "invalid"} {
+		paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.hcl"))
+		if err != nil || len(paths) == 0 {
+			f.Fatal(dir, err)
+		}
+		for _, path := range paths {
+			src, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(src)
+		}
+	}
 	f.Fuzz(func(t *testing.T, src []byte) {
+		begin := time.Now()
 		jobs, diags := Parse("fuzz.hcl", src, Options{Dir: "/w"})
 		if (len(jobs) == 0) != diags.HasErrors() {
 			t.Fatalf("%d jobs with %v", len(jobs), diags)
 		}
 		if err := WriteText(discard{}, "fuzz.hcl", src, diags, 78, false); err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 10*time.Second { // of a busy machine; a second of CPU is meant
+			t.Fatalf("it took %s", took)
 		}
 		for _, d := range diags {
 			if d.Subject != nil && (d.Subject.Start.Line < 1 || d.Subject.End.Byte > len(src)+1) {

@@ -91,6 +91,10 @@ func decode(filename string, src []byte, opts Options) (*document, *schema.Decod
 	d.Decode(declarations, &fileTable, "", doc)
 	d.Scope = scope(d, &doc.names, opts)
 	d.Decode(jobs, &fileTable, "", doc)
+	if n := len(doc.Jobs); n > muster.MaxJobs {
+		d.Error("jobs["+strconv.Itoa(muster.MaxJobs)+"]", "Too many jobs", "A file has at most %d jobs, and this one has %d.", muster.MaxJobs, n)
+		doc.Jobs = nil
+	}
 	for i := range doc.Jobs {
 		check(d, doc, i)
 		unbuilt(d, doc, i)

@@ -72,7 +72,7 @@ func notText(name string, src []byte) *hcl.Diagnostic {
 	}
 	switch {
 	case len(src) > MaxBytes:
-		return About(name, "File too large", "The file is larger than 1 MiB. Data belongs in files of its own that the task reads.")
+		return About(name, "File too large", "%s is larger than 1 MiB. Data belongs in files of its own that the task reads.", name)
 	case bytes.IndexByte(src, 0) >= 0:
 		return About(name, "Not a text file", "%s has a zero byte: it is a binary file, not HCL.", name)
 	case !utf8.Valid(src):

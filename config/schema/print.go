@@ -9,9 +9,15 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
+// maxShown bounds what is printed with its source: each walks the file up to its line, and nobody reads more.
+const maxShown = 50
+
 // WriteText prints diagnostics with the lines they are about. sources are the files by the names they were parsed under;
 // width 0 does not wrap.
 func WriteText(w io.Writer, sources map[string][]byte, diags hcl.Diagnostics, width uint, color bool) error {
+	if more := len(diags) - maxShown; more > 0 {
+		diags = append(diags[:maxShown:maxShown], &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "And more", Detail: fmt.Sprintf("There are %d more mistakes.", more)})
+	}
 	files := map[string]*hcl.File{}
 	for _, d := range diags {
 		if d.Subject == nil || files[d.Subject.Filename] != nil {
@@ -103,6 +109,12 @@ func WriteGCC(w io.Writer, diags hcl.Diagnostics) error {
 		severity := "error"
 		if d.Severity == hcl.DiagWarning {
 			severity = "warning"
+		}
+		if at.Filename == "" { // of the command line
+			if _, err := fmt.Fprintf(w, "%s: %s: %s\n", severity, d.Summary, strings.Join(strings.Fields(d.Detail), " ")); err != nil {
+				return err
+			}
+			continue
 		}
 		text := d.Summary + ": " + strings.Join(strings.Fields(d.Detail), " ")
 		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", at.Filename, at.Start.Line, at.Start.Column, severity, text); err != nil {
