@@ -1,4 +1,4 @@
-//go:build chaos
+//go:build chaos && linux
 
 package main
 
@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhpc/muster/cluster"
 )
@@ -21,6 +23,7 @@ import (
 //
 //	compact  its log is compacted often; read once, at the start
 //	clock   how far the wall clock is off, and how fast it drifts as a fraction: "1h 0.02"; not there: it is right
+//	boot    how fast the clock that leases are measured by drifts, as a fraction: "-0.04"; not there: it keeps its pace
 //	disk    "fail": writes to the raft log fail; "hang": they don't come back; not there: it is well
 func injectFaults(c *cluster.Config) {
 	dir := os.Getenv("MUSTER_CHAOS")
@@ -34,7 +37,7 @@ func injectFaults(c *cluster.Config) {
 			f.read()
 		}
 	}()
-	c.Clock.Wall = f.wall
+	c.Clock.Wall, c.Clock.Boot = f.wall, f.boot
 	if _, err := os.Stat(filepath.Join(dir, "compact")); err == nil {
 		c.Snapshots = cluster.Snapshots{Entries: 200, Trailing: 100, Every: 5 * time.Second} // so that servers that lag need one
 	}
@@ -47,6 +50,11 @@ type faults struct {
 	offset atomic.Int64
 	drift  atomic.Uint64 // bits of a float64
 	disk   atomic.Value  // string
+
+	mu    sync.Mutex
+	pace  float64       // drift of the clock of leases
+	seen  time.Duration // of CLOCK_BOOTTIME, when it was looked at last
+	shown time.Duration
 }
 
 func (f *faults) read() {
@@ -60,6 +68,10 @@ func (f *faults) read() {
 			drift, _ = strconv.ParseFloat(words[1], 64)
 		}
 	}
+	pace, _ := os.ReadFile(filepath.Join(f.dir, "boot"))
+	f.mu.Lock()
+	f.pace, _ = strconv.ParseFloat(strings.TrimSpace(string(pace)), 64)
+	f.mu.Unlock()
 	f.offset.Store(int64(offset))
 	f.drift.Store(math.Float64bits(drift))
 }
@@ -68,6 +80,24 @@ func (f *faults) wall() time.Time {
 	now := time.Now()
 	drifted := float64(now.Sub(f.began)) * math.Float64frombits(f.drift.Load())
 	return now.Add(time.Duration(f.offset.Load()) + time.Duration(drifted))
+}
+
+// boot never goes back: what it has gained or lost stays when it has its right pace again.
+func (f *faults) boot() cluster.Boot {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic("a kernel without CLOCK_BOOTTIME: " + err.Error())
+	}
+	now := time.Duration(t.Nano())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen == 0 {
+		f.seen, f.shown = now, now
+	}
+	passed := now - f.seen
+	f.seen = now
+	f.shown += passed + time.Duration(float64(passed)*f.pace)
+	return cluster.Boot(f.shown)
 }
 
 // faultyLogs is a log on a disk that may fail or hang.

@@ -38,6 +38,11 @@ func startBoot(host *Host, bootFile string) (*boot, error) {
 	if err := os.WriteFile(bootFile, []byte(b.id+"\n"), 0o444); err != nil {
 		return nil, err
 	}
+	// The os package tries once, with a child, whether the kernel has pidfds. That child must not be the first process of the
+	// machine's namespace: the namespace would end with it.
+	if _, err := os.FindProcess(os.Getpid()); err != nil {
+		return nil, err
+	}
 	made := make(chan error)
 	go b.thread(host, bootFile, made)
 	return b, <-made

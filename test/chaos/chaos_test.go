@@ -46,12 +46,34 @@ func build(t *testing.T, dir string) string {
 	return path
 }
 
+// readPast reads what a failed run has left in a folder.
+func readPast(dir string) (*check.History, error) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join("../..", dir) // make runs at the top
+	}
+	f, err := os.Open(filepath.Join(dir, "evidence", "history.jsonl"))
+	if err != nil {
+		const hint = "EVIDENCE is the folder that a failed run names at its end, as in make chaos EVIDENCE=/tmp/mc-1619066309"
+		switch _, begun := os.Stat(filepath.Join(dir, "evidence", "calls.jsonl")); {
+		case begun == nil:
+			return nil, fmt.Errorf("%s: that run did not come to its end, so there is nothing to judge; its logs and calls are there to be read, "+
+				"and its plan can be run again with the seed that it printed", dir)
+		default:
+			return nil, fmt.Errorf("%s holds no evidence of a run (%w): %s", dir, err, hint)
+		}
+	}
+	defer f.Close()
+	h := new(check.History)
+	return h, h.Read(f)
+}
+
 // settings are the environment's: DURATION of the faults, SEED, FAULTS (a list of kinds; "none").
 type settings struct {
 	seed     uint64
 	duration time.Duration
 	faults   []string
 	steps    []Step // nil: drawn from the seed
+	story    string // the test that made the steps
 }
 
 func readSettings(t *testing.T) settings {
@@ -80,7 +102,14 @@ func readSettings(t *testing.T) settings {
 }
 
 func (s settings) replay() string {
-	return fmt.Sprintf("make chaos SEED=%d DURATION=%s FAULTS=%s", s.seed, s.duration, strings.Join(s.faults, ","))
+	if s.steps != nil {
+		return "go test -tags hashicorpmetrics,chaos -count 1 ./test/chaos -v -run " + s.story
+	}
+	race := ""
+	if os.Getenv("RACE") != "" {
+		race = " RACE=1"
+	}
+	return fmt.Sprintf("make chaos SEED=%d DURATION=%s FAULTS=%s%s", s.seed, s.duration, strings.Join(s.faults, ","), race)
 }
 
 // TestChaos runs a cluster under faults, and judges what all that took part wrote down.
@@ -92,15 +121,16 @@ func TestChaos(t *testing.T) {
 	start(t, readSettings(t))
 }
 
+// tell does to a cluster, step by step, what a story says.
+func tell(t *testing.T, steps ...Step) {
+	t.Helper()
+	start(t, settings{seed: 1, steps: steps, story: t.Name()})
+}
+
 // start makes a world, and does to it what the settings say.
 func start(t *testing.T, s settings) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("this needs root: machines are namespaces")
-	}
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		t.Fatalf("this needs tun devices, of which the network is made: %v", err)
-	}
+	able(t)
 	dir, err := os.MkdirTemp("", "mc-") // short: sockets live below it
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +140,7 @@ func start(t *testing.T, s settings) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the evidence is in %s; to judge it again: make chaos EVIDENCE=%s; to replay the plan: %s", dir, dir, s.replay())
+			t.Logf("the evidence is in %s\n    to judge it again:  make chaos EVIDENCE=%s\n    to replay the plan: %s", dir, dir, s.replay())
 		} else {
 			os.RemoveAll(dir)
 		}
@@ -124,16 +154,11 @@ func start(t *testing.T, s settings) {
 // judgePast judges the evidence of an earlier run again.
 func judgePast(t *testing.T, dir string) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "evidence", "history.jsonl"))
+	h, err := readPast(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	var h check.History
-	if err := h.Read(f); err != nil {
-		t.Fatal(err)
-	}
-	report := check.All(&h)
+	report := check.All(h)
 	t.Logf("\n%s", report)
 	if n := len(report.Violations); n > 0 {
 		t.Errorf("%d violations", n)

@@ -315,6 +315,21 @@ func (f Clock) Begin(w *World) (check.Fault, func(), error) {
 	return w.faultFile(f.Server, "clock", fmt.Sprintf("%s %g", f.Offset, f.Drift), false)
 }
 
+// Pace makes the clock by which a server measures leases drift.
+type Pace struct {
+	Server string
+	Drift  float64
+}
+
+func (f Pace) String() string {
+	return fmt.Sprintf("lease clock of %s drifts by %g", f.Server, f.Drift)
+}
+func (f Pace) Kind() string { return "lease clock drifts" }
+
+func (f Pace) Begin(w *World) (check.Fault, func(), error) {
+	return w.faultFile(f.Server, "boot", fmt.Sprint(f.Drift), false)
+}
+
 // Disk makes the writes to a server's log fail or hang.
 type Disk struct{ Server, How string }
 

@@ -47,7 +47,7 @@ var choices = []choice{
 	{"kill", func(r *rand.Rand, _, w []string) Fault { return Kill{[]string{pick(r, w)}} }, 25 * time.Second},
 	{"kill", func(r *rand.Rand, _, w []string) Fault { return KillSupervisor{pick(r, w), false} }, 5 * time.Second},
 	{"kill", func(r *rand.Rand, _, w []string) Fault { return KillSupervisor{pick(r, w), true} }, 15 * time.Second},
-	{"stop", func(r *rand.Rand, s, _ []string) Fault { return Pause{aServer(r, s)} }, 30 * time.Second},
+	{"stop", func(r *rand.Rand, s, _ []string) Fault { return Pause{aServer(r, s)} }, 60 * time.Second},
 	{"stop", func(r *rand.Rand, _, w []string) Fault { return Suspend{pick(r, w)} }, 60 * time.Second},
 	{"partition", func(r *rand.Rand, s, _ []string) Fault { return Partition{halves, []string{aServer(r, s)}} }, 30 * time.Second},
 	{"partition", func(r *rand.Rand, s, _ []string) Fault { return Partition{oneWay, []string{aServer(r, s)}} }, 20 * time.Second},
@@ -78,6 +78,9 @@ var choices = []choice{
 	{"clock", func(r *rand.Rand, s, _ []string) Fault {
 		return Clock{aServer(r, s), 0, pick(r, []float64{0.05, -0.05, 0.5})}
 	}, 30 * time.Second},
+	{"clock", func(r *rand.Rand, s, _ []string) Fault {
+		return Pace{aServer(r, s), pick(r, []float64{0.04, -0.04})} // leases are safe up to 5 %
+	}, 60 * time.Second},
 	{"disk", func(r *rand.Rand, s, _ []string) Fault { return Disk{aServer(r, s), "fail"} }, 5 * time.Second},
 	{"disk", func(r *rand.Rand, s, _ []string) Fault { return Disk{aServer(r, s), "hang"} }, 10 * time.Second},
 	{"twin", func(r *rand.Rand, _, w []string) Fault { return Twin{pick(r, w)} }, 30 * time.Second},
