@@ -14,6 +14,9 @@ func (a *app) dial() (*rpc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := goneDev(found); err != nil {
+		return nil, err
+	}
 	return dialServers(found.Addresses, rpc.Options{}, a.io.err)
 }
 

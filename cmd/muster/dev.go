@@ -104,21 +104,27 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 	}
 	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
-	if running, err := readDevRecord(); err == nil && len(files) == 0 {
-		var agents []devAgentStatus
-		if running.call(ctx, "GET", "/status", nil, &agents) == nil { // a pid says little: it may be another's by now
-			return muster.Errorf(muster.KindConflict, "a muster dev runs already, with pid %d, in %s", running.Pid, running.Dir).
-				WithHint("End it with: muster dev stop")
-		}
-	}
-	if options.dir == "" {
-		if options.dir, err = os.MkdirTemp("", "muster-dev-"); err != nil {
+	if len(files) == 0 {
+		if err := contextWritable(); err != nil {
 			return err
 		}
-		defer os.RemoveAll(options.dir)
-	} else if options.dir, err = filepath.Abs(options.dir); err != nil {
+		if running, err := readDevRecord(); err == nil {
+			if running.answers(ctx) {
+				return muster.Errorf(muster.KindConflict, "a muster dev runs already, with pid %d, in %s", running.Pid, running.Dir).
+					WithHint("End it with: muster dev stop")
+			}
+			running.clear(a.io.err)
+		}
+	}
+	if err := devPortFree(options.http); err != nil {
 		return err
 	}
+	place, err := takePlace(options.dir, options.servers, a.io.err)
+	if err != nil {
+		return err
+	}
+	defer place.leave()
+	options.dir, options.temporary = place.dir, place.own
 	began := time.Now()
 	cluster, err := newDevCluster(options)
 	if err != nil {
@@ -150,7 +156,7 @@ func (a *app) dev(ctx context.Context, options devOptions, files []string, killA
 
 // devServe keeps the cluster until Ctrl-C or `dev stop`.
 func (a *app) devServe(ctx, children context.Context, stop func(), cluster *devCluster, leader func(context.Context) (string, error)) error {
-	record := &devRecord{Pid: os.Getpid(), Dir: cluster.options.dir, Control: filepath.Join(cluster.options.dir, "dev.sock")}
+	record := &devRecord{Pid: os.Getpid(), Dir: cluster.options.dir, Temporary: cluster.options.temporary, Control: filepath.Join(cluster.options.dir, "dev.sock")}
 	if err := record.write(); err != nil {
 		return err
 	}

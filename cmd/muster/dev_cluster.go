@@ -31,7 +31,8 @@ type devOptions struct {
 	gpuModel         string
 	cores            int
 	memory           string
-	dir              string // of everything; made when it isn't there
+	dir              string // of everything
+	temporary        bool   // made for this cluster alone
 	http             string // of s1
 	restart          bool
 }
@@ -79,7 +80,7 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		return nil, err
 	}
 	c := &devCluster{options: options, binary: binary, forks: make(chan func())}
-	ports, err := freePorts(options.servers*3 + options.workers*2)
+	ports, err := freePorts((options.servers + options.workers) * 3)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func newDevCluster(options devOptions) (*devCluster, error) {
 		}
 	}
 	for range options.workers {
-		if err := c.writeWorker(next(), next()); err != nil {
+		if err := c.writeWorker(next(), next(), next()); err != nil {
 			return nil, err
 		}
 	}
@@ -134,14 +135,15 @@ func (c *devCluster) earlier(name string) *config.Config {
 	return new(config.Config)
 }
 
-// writeWorker makes the next worker, which listens on two ports unless it had others before.
-func (c *devCluster) writeWorker(port, gossip int) error {
+// writeWorker makes the next worker, which listens on these ports unless it had others before.
+func (c *devCluster) writeWorker(port, gossip, http int) error {
 	i := len(c.agents) - c.options.servers
 	name := fmt.Sprintf("w%d", i+1)
 	old := c.earlier(name).Ports
-	port, gossip = cmp.Or(old.RPC, port), cmp.Or(old.Gossip, gossip)
+	port, gossip, http = cmp.Or(old.RPC, port), cmp.Or(old.Gossip, gossip), cmp.Or(old.HTTP, http)
 	a := c.agent(name, false, port, gossip)
-	return a.write(c.join, map[string]int{"rpc": port, "gossip": gossip, "http": 0}, func(body *hclwrite.Body) {
+	a.http = loopback(http)
+	return a.write(c.join, map[string]int{"rpc": port, "gossip": gossip, "http": http}, func(body *hclwrite.Body) {
 		block := body.AppendNewBlock("worker", nil).Body()
 		block.SetAttributeValue("allow_root", cty.BoolVal(os.Getuid() == 0))
 		block.SetAttributeValue("port_range", cty.StringVal(devPorts(i, c.options.workers)))
@@ -155,7 +157,7 @@ func (c *devCluster) writeWorker(port, gossip int) error {
 
 // addWorker starts one more worker and gives its name.
 func (c *devCluster) addWorker(ctx context.Context) (string, error) {
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return "", err
 	}
@@ -164,7 +166,7 @@ func (c *devCluster) addWorker(ctx context.Context) (string, error) {
 	if c.stopping {
 		return "", errors.New("this dev cluster is ending")
 	}
-	if err := c.writeWorker(ports[0], ports[1]); err != nil {
+	if err := c.writeWorker(ports[0], ports[1], ports[2]); err != nil {
 		return "", err
 	}
 	a := c.agents[len(c.agents)-1]

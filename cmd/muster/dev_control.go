@@ -22,6 +22,8 @@ type devRecord struct {
 	Pid     int    `json:"pid"`
 	Dir     string `json:"dir"`
 	Control string `json:"control"` // unix socket
+	// Temporary: the directory was made by that muster dev, and is of no use without it.
+	Temporary bool `json:"temporary"`
 }
 
 func devRecordPath() (string, error) {
