@@ -3,7 +3,6 @@ package jobfile
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,64 +46,6 @@ func TestDefaultsInTheTableAreThoseOfTheSpec(t *testing.T) {
 	}
 	if diff := cmp.Diff(b[0], a[0]); diff != "" {
 		t.Errorf("the table's defaults, written out, change the spec: -left out +written\n%s", diff)
-	}
-}
-
-func TestHintsShowHCLThatOursIs(t *testing.T) {
-	blocks := map[string]string{} // where the first word of a hint's HCL belongs
-	var walk func(b *schema.Body, before, after string)
-	walk = func(b *schema.Body, before, after string) {
-		for i := range b.Attrs {
-			if name := b.Attrs[i].Name; blocks[name] == "" {
-				blocks[name] = before + "\x00" + after
-			}
-		}
-		for i := range b.Blocks {
-			block := &b.Blocks[i]
-			if blocks[block.Name] == "" {
-				blocks[block.Name] = before + "\x00" + after
-			}
-			if block.Body != nil && block.Name != "group" {
-				label := map[bool]string{true: ` "x"`}[block.Label != ""]
-				walk(block.Body, before+block.Name+label+" {\n", "\n}"+after)
-			}
-		}
-	}
-	walk(&fileTable, "", "")
-	seen := map[string]bool{}
-	for _, h := range hints {
-		if seen[h.In+" "+h.Word] {
-			t.Errorf("%s: two hints", h.Word)
-		}
-		seen[h.In+" "+h.Word] = true
-		if h.HCL == "" {
-			continue
-		}
-		written := h.Written(h.Example)
-		first := regexp.MustCompile(`^\w+`).FindString(written)
-		around, known := blocks[first]
-		if !known {
-			t.Errorf("%s: %q is no word of ours", h.Word, first)
-			continue
-		}
-		before, after, _ := strings.Cut(around, "\x00")
-		body, diags := schema.Parse("hint.hcl", []byte(before+written+after))
-		if diags.HasErrors() {
-			t.Errorf("%s: %v in\n%s", h.Word, diags, before+written+after)
-			continue
-		}
-		d := &schema.Decoder{Root: &fileTable}
-		if d.Decode(body, &fileTable, "", &document{}); d.Diags.HasErrors() {
-			t.Errorf("%s: %v in\n%s", h.Word, d.Diags, before+written+after)
-		}
-		if ok, err := regexp.MatchString("^(?:"+h.Fits+")$", h.Example); h.Fits != "" && (err != nil || !ok) {
-			t.Errorf("%s: its own example %s does not fit %s", h.Word, h.Example, h.Fits)
-		}
-	}
-	for _, block := range []string{smallest, "job \"x\" {\n" + smallestTask + "\n}"} {
-		if _, diags := Parse("smallest.hcl", []byte(block), Options{}); diags.HasErrors() {
-			t.Errorf("%v in\n%s", diags, block)
-		}
 	}
 }
 

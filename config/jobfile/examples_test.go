@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhpc/muster/config"
 	"github.com/musterhpc/muster/config/jobfile"
+	"github.com/musterhpc/muster/config/queuefile"
 )
 
 var fenced = regexp.MustCompile("(?ms)^```hcl\n(.*?)^```$")
@@ -49,7 +51,20 @@ func TestExamplesAndDocumentsParse(t *testing.T) {
 			return nil
 		}
 		for _, block := range fenced.FindAllSubmatch(src, -1) {
-			if strings.Contains(string(block[1]), "job \"") { // agent files are shown too
+			switch {
+			case queuefile.IsQueueFile(inside, block[1]):
+				if _, diags := queuefile.Parse(inside, block[1]); diags.HasErrors() {
+					t.Errorf("%v in\n%s", diags, block[1])
+				}
+			case config.IsAgentFile(inside, block[1]):
+				path := filepath.Join(t.TempDir(), "agent.hcl")
+				if err := os.WriteFile(path, block[1], 0o600); err != nil {
+					return err
+				}
+				if _, diags := config.Load(path); diags.HasErrors() {
+					t.Errorf("%s: %v in\n%s", inside, diags, block[1])
+				}
+			default:
 				check(inside, block[1])
 			}
 		}
