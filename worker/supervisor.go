@@ -99,4 +99,10 @@ func (h *linuxHost) portFree(port uint16) error {
 
 func (h *linuxHost) now() exec.BootTime { return exec.Now() }
 
-func (h *linuxHost) fencing() string { return exec.Host(h.config).Fencing }
+func (h *linuxHost) fencing() string {
+	able := exec.Host(h.config)
+	if able.Cgroup != "" && !able.Limits { // no fault of fencing, which then says nothing of it
+		h.config.Logger.Warn("this host's cgroups have no memory: what tasks take is not limited", "cgroups", able.Cgroup)
+	}
+	return able.Fencing
+}

@@ -26,7 +26,8 @@ func Task(a *step.Assignment, f *Facts, logDir string) (exec.Task, error) {
 	t := exec.Task{
 		Alloc: a.Alloc.ID, Job: a.Alloc.Job, Attempt: a.Alloc.Attempt,
 		TaskDir: f.TaskDir, LogDir: logDir, Logs: exec.LogLimits{MaxSize: g.Task.Logs.MaxSize, MaxFiles: g.Task.Logs.MaxFiles}, StopFile: f.stopFile(),
-		MilliCores: a.Alloc.MilliCores, Memory: a.Alloc.Memory, TimeLimit: a.Spec.TimeLimit, Checkpoint: g.Checkpoint,
+		MilliCores: a.Alloc.MilliCores, Memory: a.Alloc.Memory,
+		MemoryUnset: g.Task.Resources.Memory == 0 && !g.Task.Resources.Exclusive, TimeLimit: a.Spec.TimeLimit, Checkpoint: g.Checkpoint,
 		KillSignal: g.Task.KillSignal, KillTimeout: g.Task.KillTimeout, Success: g.Task.SuccessCodes,
 		Lease: a.Alloc.Lease,
 	}

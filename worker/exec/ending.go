@@ -33,10 +33,7 @@ func (e ending) conclude(s *Status, t *Task, stop muster.Stop) {
 		s.Class, s.Message = muster.ClassNone, ""
 	case e.ooms > 0:
 		s.Class, s.Signal, s.ExitCode = muster.ClassOOM, int(syscall.SIGKILL), 128+int(syscall.SIGKILL)
-		s.Message = fmt.Sprintf("killed at %s of %s memory: set memory", min(e.peak, t.Memory).Human(), t.Memory.Human())
-		if e.peak == 0 {
-			s.Message = fmt.Sprintf("killed above %s memory: set memory", t.Memory.Human())
-		}
+		s.Message = e.killedForMemory(t)
 	case e.refused != "":
 		s.Class, s.Message = muster.ClassExit, e.refused
 	case e.signal != 0:
@@ -44,6 +41,18 @@ func (e ending) conclude(s *Status, t *Task, stop muster.Stop) {
 	default:
 		s.Class, s.Message = muster.ClassExit, "" // the code says it all
 	}
+}
+
+// killedForMemory says how much there was, and what to do: who named an amount raises it, who did not names one.
+func (e ending) killedForMemory(t *Task) string {
+	said, then := "", "raise memory"
+	if t.MemoryUnset {
+		said, then = ", the default", "set memory"
+	}
+	if e.peak == 0 {
+		return fmt.Sprintf("killed above %s memory%s: %s", t.Memory.Human(), said, then)
+	}
+	return fmt.Sprintf("killed at %s of %s memory%s: %s", min(e.peak, t.Memory).Human(), t.Memory.Human(), said, then)
 }
 
 func (t *Task) success(code int) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // abilities is what a supervisor found that it can use.
@@ -29,11 +30,15 @@ func Host(c SupervisorConfig) HostAbilities {
 		h.Cgroup = fmt.Sprintf("v%d", a.groups.version)
 		h.Limits = a.groups.memory != ""
 	}
-	switch {
-	case !a.isolated:
-		h.Fencing = "weak: no pid namespaces: " + a.whySpace.Error()
-	case a.groups == nil:
-		h.Fencing = "weak: no cgroups: " + a.whyGroup.Error()
+	var lacks []string
+	if !a.isolated {
+		lacks = append(lacks, "no pid namespaces: "+a.whySpace.Error())
+	}
+	if a.groups == nil {
+		lacks = append(lacks, "no cgroups, so that cores and memory of tasks are not limited: "+a.whyGroup.Error())
+	}
+	if len(lacks) > 0 {
+		h.Fencing = "weak: " + strings.Join(lacks, "; ")
 	}
 	return h
 }

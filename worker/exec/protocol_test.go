@@ -32,6 +32,8 @@ func everyFrame() []frame {
 			Kind: muster.KindConflict, Message: "m", Hint: "h", Prepare: true,
 		}},
 		{Event: func() *Status { s := everyStatus(); return &s }()},
+		{ID: 4, Method: methodPrepare, Task: &Task{Alloc: id, LogPath: "/o", Memory: muster.GiB, MemoryUnset: true,
+			Checkpoint: muster.Checkpoint{Every: time.Minute}}},
 	}
 }
 

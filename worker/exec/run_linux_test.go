@@ -325,7 +325,7 @@ func TestMemoryAboveTheLimitIsClassOOM(t *testing.T) {
 	task.Memory = 64 * muster.MiB
 	n.run(task)
 	s := n.ended(task)
-	if s.Class != muster.ClassOOM || s.ExitCode != 137 || s.Message != "killed at 64MiB of 64MiB memory: set memory" || s.Peak != 64*muster.MiB {
+	if s.Class != muster.ClassOOM || s.ExitCode != 137 || s.Message != "killed at 64MiB of 64MiB memory: raise memory" || s.Peak != 64*muster.MiB {
 		t.Errorf("ended as %+v", s)
 	}
 	small := n.run(func() Task { t := n.task("true"); t.Memory = 64 * muster.MiB; return t }())

@@ -37,6 +37,7 @@ type Task struct {
 
 	MilliCores  muster.MilliCores
 	Memory      muster.Bytes
+	MemoryUnset bool          `json:",omitempty"` // the job names no memory: Memory is what it gets then
 	TimeLimit   time.Duration // from the start of the process; 0 = none; the checkpoint request comes Checkpoint.Grace early
 	Checkpoint  muster.Checkpoint
 	KillSignal  string // "" = SIGTERM
