@@ -199,6 +199,9 @@ func (c *devCluster) plug(a *devAgent, command *exec.Cmd) (release, unplug func(
 	}
 	pipe := &cutPipe{orders: toAgent, answers: fromAgent, lines: bufio.NewReader(fromAgent)}
 	command.ExtraFiles = []*os.File{orders, answers}
+	// Who tells the agent something from now on finds the pipe, and waits for an answer only once there is an order to answer.
+	pipe.mu.Lock()
+	defer pipe.mu.Unlock()
 	a.mu.Lock()
 	a.pipe = pipe
 	a.mu.Unlock()
@@ -210,12 +213,17 @@ func (c *devCluster) plug(a *devAgent, command *exec.Cmd) (release, unplug func(
 		toAgent.Close()
 		fromAgent.Close()
 	}
-	return release, unplug, pipe.send(c.order(a))
+	return release, unplug, pipe.write(c.order(a))
 }
 
 func (p *cutPipe) send(order cutOrder) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.write(order)
+}
+
+// write is send for who holds the lock.
+func (p *cutPipe) write(order cutOrder) error {
 	line, err := json.Marshal(order)
 	if err == nil {
 		_, err = p.orders.Write(append(line, '\n'))
