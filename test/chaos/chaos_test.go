@@ -102,12 +102,12 @@ func readSettings(t *testing.T) settings {
 }
 
 func (s settings) replay() string {
-	if s.steps != nil {
-		return "go test -tags hashicorpmetrics,chaos -count 1 ./test/chaos -v -run " + s.story
-	}
 	race := ""
 	if os.Getenv("RACE") != "" {
 		race = " RACE=1"
+	}
+	if s.steps != nil {
+		return "make chaos RUN=" + s.story + race
 	}
 	return fmt.Sprintf("make chaos SEED=%d DURATION=%s FAULTS=%s%s", s.seed, s.duration, strings.Join(s.faults, ","), race)
 }
