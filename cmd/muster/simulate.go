@@ -10,10 +10,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/musterhpc/muster"
+	"github.com/musterhpc/muster/config/jobfile"
+	"github.com/musterhpc/muster/config/queuefile"
 )
 
 func (a *app) simulateCommand() *cobra.Command {
-	return group("simulate", "replay a trace through the scheduler, in virtual time", a.simulateQueueCommand())
+	return group("simulate", "replay a trace through the scheduler, in virtual time", a.simulateQueueCommand(), a.simulatePlacementCommand())
+}
+
+// policyFile reads a queues file; nil for none.
+func (a *app) policyFile(path string) (*queuefile.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	source, name, err := readSource(a.io.in, path)
+	if err != nil {
+		return nil, err
+	}
+	file, diagnostics := queuefile.Parse(name, source)
+	if len(diagnostics) > 0 {
+		if err := jobfile.WriteText(a.io.err, name, source, diagnostics, a.textWidth(), colours(a.io.err)); err != nil {
+			return nil, err
+		}
+	}
+	if diagnostics.HasErrors() {
+		return nil, alreadySaid{muster.KindInvalid}
+	}
+	return file, nil
 }
 
 // writeOut writes a simulation's file: complete, or not at all under its name.

@@ -63,7 +63,7 @@ func (a *app) simulateQueue(ctx context.Context, f *queueFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := f.load(f.policy, f.n)
+	cfg, err := a.loadQueue(f, f.policy, f.n)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (a *app) simulateQueue(ctx context.Context, f *queueFlags) error {
 			policy = otherPolicy
 			names = []string{policyName(f.policy), policyName(otherPolicy)}
 		}
-		other, err := f.load(policy, n)
+		other, err := a.loadQueue(f, policy, n)
 		if err != nil {
 			return err
 		}
@@ -112,13 +112,16 @@ func policyName(path string) string {
 	return path
 }
 
-// load reads what a run needs.
-func (f *queueFlags) load(policy string, n int) (*sim.Queue, error) {
+// loadQueue reads what a run needs.
+func (a *app) loadQueue(f *queueFlags, policy string, n int) (*sim.Queue, error) {
 	cfg := &sim.Queue{NoLimits: f.noLimits, Within: f.within, Overhead: f.overhead, Seed: f.seed}
-	if policy != "" {
-		return nil, muster.Errorf(muster.KindUsage, "--policy is not supported yet")
+	file, err := a.policyFile(policy)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	if file != nil {
+		cfg.Policy, cfg.Queues = &file.Policy, file.Queues
+	}
 	if f.nodes != "" {
 		cfg.Nodes, err = sim.ReadNodes(f.nodes)
 	} else if f.n < 1 || f.perNode < 0 || f.perNode > muster.MaxSlots {
@@ -150,7 +153,6 @@ func queueTable(names []string, results []*sim.QueueResult) table {
 		}
 		t.rows = append(t.rows, row)
 	}
-	percent := func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 	line("jobs", func(r *sim.QueueResult) string { return fmt.Sprint(len(r.Jobs)) })
 	line("GPUs", func(r *sim.QueueResult) string { return fmt.Sprint(r.GPUs) })
 	line("makespan", func(r *sim.QueueResult) string { return short(r.Makespan) })
@@ -187,17 +189,7 @@ func queueTable(names []string, results []*sim.QueueResult) table {
 			})
 		}
 	}
-	part(func(r *sim.QueueResult) []sim.Summary { return r.BySize }, func(size string) string {
-		switch size {
-		case "cpu":
-			return "without GPUs"
-		case "share":
-			return "share of a GPU"
-		case "1":
-			return "1 GPU"
-		}
-		return size + " GPUs"
-	})
+	part(func(r *sim.QueueResult) []sim.Summary { return r.BySize }, sizeTitle)
 	part(func(r *sim.QueueResult) []sim.Summary {
 		if len(r.ByUser) < 2 {
 			return nil
@@ -210,6 +202,18 @@ func queueTable(names []string, results []*sim.QueueResult) table {
 		return "user " + user
 	})
 	return t
+}
+
+func sizeTitle(size string) string {
+	switch size {
+	case "cpu":
+		return "without GPUs"
+	case "share":
+		return "share of a GPU"
+	case "1":
+		return "1 GPU"
+	}
+	return size + " GPUs"
 }
 
 // queueJSON prints results for programs: times in seconds.
