@@ -174,7 +174,7 @@ func (a *agenda) placeOf(b *bucket, job muster.JobID, count int) place {
 	}
 	switch {
 	case a.policy.Order == muster.OrderShortest:
-		p.value = a.v.remaining(b)
+		p.value = a.value(b.key.user.name, b.shape.gpuMilli, b.key.limit, b.past.done, false)
 	case a.byShare:
 		p.value = b.key.user.share
 	}
@@ -202,12 +202,6 @@ func (a *agenda) starves(b *bucket, job muster.JobID) (since muster.Time, aged b
 		return since, false
 	}
 	return since, true
-}
-
-// remaining is the expected remaining GPU time of a bucket's jobs, in GPU-seconds.
-func (v *View) remaining(b *bucket) float64 {
-	left := v.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
-	return max(1, left.Seconds()) * weightOf(b.shape.gpuMilli)
 }
 
 // weightOf is how much a job's time counts that needs so many GPUs; without any, an eighth of one.

@@ -19,11 +19,13 @@ type shape struct {
 	need     amounts
 	gpuMilli int64 // of all ranks, in thousandths
 
-	failed    uint64      // number of the pass in which it could not be placed,
-	failedEnd muster.Time // when it would end then or later
-	unplanned uint64      // number of the pass in which nothing more is done for it
-	judged    uint64      // View.nodesVersion for which runs holds
-	runs      bool        // it would run if nothing else did
+	failed      uint64      // number of the pass in which it could not be placed,
+	failedEnd   muster.Time // when it would end then or later
+	unplanned   uint64      // number of the pass in which nothing more is planned for it
+	noVictims   uint64      // number of the pass in which it found no victims, as a job of
+	noVictimsOf *queue
+	judged      uint64 // View.nodesVersion for which runs holds
+	runs        bool   // it would run if nothing else did
 }
 
 // request is a group of a shape: count equal ranks.

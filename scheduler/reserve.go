@@ -23,10 +23,16 @@ type take struct {
 func (p *pass) change(t *take, sign int) {
 	n := &p.v.nodes[t.node]
 	p.undo = append(p.undo, undo{t.node, n.free, n.shared, n.cores, n.memory, n.allocs})
+	n.move(t, sign, p.kept[t.node])
+	p.v.enroll(t.node)
+}
+
+// move takes from what a node has, or with sign -1 gives back, without what is kept for somebody. Its class stays.
+func (n *node) move(t *take, sign int, kept muster.SlotSet) {
 	if sign > 0 {
 		n.free = n.free.Minus(t.slots)
 	} else {
-		n.free |= t.slots & n.usable &^ p.kept[t.node]
+		n.free |= t.slots & n.usable &^ kept
 	}
 	for _, s := range t.shares {
 		n.share(s.Slot, s.Held*muster.MilliGPUs(sign))
@@ -34,7 +40,6 @@ func (p *pass) change(t *take, sign int) {
 	n.cores -= t.cores * muster.MilliCores(sign)
 	n.memory -= t.memory * muster.Bytes(sign)
 	n.allocs += t.allocs * sign
-	p.v.enroll(t.node)
 }
 
 // share takes a share of a slot, or gives it back. Nothing is taken of a GPU that somebody has whole.
@@ -89,17 +94,34 @@ func (t *take) add(slots muster.SlotSet, share muster.MilliGPUs) {
 func (r *running) takes() []take {
 	out := make([]take, len(r.holds))
 	for i, h := range r.holds {
-		out[i] = take{node: h.node, cores: h.alloc.MilliCores, memory: h.alloc.Memory, allocs: 1}
-		out[i].add(h.alloc.Slots, h.alloc.Share)
+		out[i] = h.take()
 	}
 	return out
 }
 
+func (h *holding) take() take {
+	t := take{node: h.node, cores: h.alloc.MilliCores, memory: h.alloc.Memory, allocs: 1}
+	t.add(h.alloc.Slots, h.alloc.Share)
+	return t
+}
+
 // release is when something is expected to be free again.
 type release struct {
-	at    muster.Time
-	job   *running // or
-	takes []take   // of what starts in this pass
+	at     muster.Time
+	number muster.JobID
+	job    *running // or
+	takes  []take   // of what starts in this pass
+}
+
+// compare orders releases by time, then by the job's number.
+func (r release) compare(o release) int {
+	switch {
+	case r.at != o.at:
+		return cmp.Compare(r.at, o.at)
+	case r.number != o.number:
+		return cmp.Compare(r.number, o.number)
+	}
+	return 0
 }
 
 func (r *release) all() []take {
@@ -114,26 +136,21 @@ func (a *agenda) releases() []release {
 	if !a.timed {
 		a.timed = true
 		for _, r := range a.v.running {
-			a.timeline = append(a.timeline, release{at: a.v.endOf(r, a.now), job: r})
+			a.timeline = append(a.timeline, release{at: a.v.endOf(r, a.now), number: r.job.ID, job: r})
 		}
-		slices.SortStableFunc(a.timeline, func(x, y release) int { return cmp.Compare(x.at, y.at) })
+		slices.SortFunc(a.timeline, release.compare)
 	}
 	return a.timeline
 }
 
 // addRelease notes when what starts in this pass is expected to end.
-func (a *agenda) addRelease(at muster.Time, placed []state.RankPlacement) {
-	r := release{at: at, takes: a.v.takesOf(placed)}
+func (a *agenda) addRelease(at muster.Time, job muster.JobID, placed []state.RankPlacement) {
+	r := release{at: at, number: job, takes: a.v.takesOf(placed)}
 	if !a.timed {
 		a.timeline = append(a.timeline, r)
 		return
 	}
-	i, _ := slices.BinarySearchFunc(a.timeline, at, func(r release, at muster.Time) int {
-		if r.at <= at {
-			return -1
-		}
-		return 1
-	})
+	i, _ := slices.BinarySearchFunc(a.timeline, r, release.compare)
 	a.timeline = slices.Insert(a.timeline, i, r)
 }
 

@@ -15,10 +15,14 @@ type running struct {
 	spec  *muster.JobSpec
 	queue *queue
 	user  *user
-	gpus  int64     // of what it still holds
+	gpus  int64 // of what it still holds
+	kin   kinID
 	live  int       // allocations that have not ended, as the row counts them
 	holds []holding // by allocation number
 	past  past      // before the attempt that runs
+
+	valued uint64 // number of the pass that value is of
+	value  float64
 }
 
 // holding is one allocation that has not ended.
@@ -125,6 +129,9 @@ func (v *View) setRunning(id muster.JobID, row *muster.Job, is bool) {
 			r.holds = append(r.holds, holding{node, a})
 			r.gpus += gpusOf(a)
 		}
+	}
+	if r.limit() == 0 {
+		r.kin = v.kin(row.Name)
 	}
 	r.enter()
 }

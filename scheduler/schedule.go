@@ -54,9 +54,12 @@ type agenda struct {
 
 	timeline     []release // sorted; made when first asked for
 	timed        bool
-	reservations []reservation // by start
-	level        int           // so many of them keep what they need from whom is tried
-	holds        []held        // by job
+	reservations []reservation     // by start
+	level        int               // so many of them keep what they need from whom is tried
+	holds        []held            // by job
+	entitled     map[*running]bool // run what their queue is owed
+	evict        evictions
+	kinds        kinds
 }
 
 // Schedule decides what starts now, what is stopped for it, and what is kept for later. Jobs are tried in the policy's order. A
@@ -174,7 +177,7 @@ func (a *agenda) start(b *bucket, job *muster.Job, placed []state.RankPlacement,
 	a.ranks += len(placed)
 	a.limits.Take(b.key.user.queue.name, b.key.user.name, muster.MilliGPUs(b.shape.gpuMilli))
 	a.tree.start(b.key.user.queue, b.key.user, b.shape.gpuMilli, b.shape.need)
-	a.addRelease(end, placed)
+	a.addRelease(end, job.ID, placed)
 }
 
 // atLimit says whether a limit of their queue, or of one above it, keeps the jobs of a bucket from starting. They get no planned
@@ -186,12 +189,17 @@ func (a *agenda) atLimit(b *bucket) bool {
 // blocked decides what becomes of a job that cannot start now.
 func (a *agenda) blocked(h head, lasts time.Duration) verdict {
 	s := h.bucket.shape
+	if !a.runnable(s) {
+		return bucketDone
+	}
+	if a.preempts() {
+		job, ok := a.v.snapshot.Job(h.job)
+		if ok && a.preempt(&h, job) {
+			return jobDone
+		}
+	}
 	if s.unplanned == a.number {
 		return bucketDone // nothing more is done for its like in this pass
-	}
-	if !a.runnable(s) {
-		s.unplanned = a.number
-		return bucketDone
 	}
 	if a.policy.Backfill == muster.BackfillNone {
 		return nobodyElse
@@ -216,7 +224,10 @@ const maxConservative = 128
 
 // depth is how many jobs get planned starts.
 func (a *agenda) depth() int {
-	if a.policy.Backfill == muster.BackfillConservative {
+	switch {
+	case a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest:
+		return 0 // whoever starts now may be stopped for whoever comes before it
+	case a.policy.Backfill == muster.BackfillConservative:
 		return maxConservative
 	}
 	return a.policy.Reservations

@@ -130,5 +130,15 @@ func (r *HistoryRow) pass(now muster.Time) {
 	}
 }
 
+// Fade is the part of the counts that is left at a time, in steps as the counts themselves fade.
+func (r *HistoryRow) Fade(now muster.Time) (parts int64) {
+	faded := HistoryRow{Counts: []uint32{FadeUnit}, At: r.At}
+	faded.pass(now)
+	return int64(faded.Counts[0])
+}
+
+// FadeUnit is the whole of Fade.
+const FadeUnit = 1 << 20
+
 // stepDecay is 2^(-1/64) · 2^32.
 const stepDecay = 4248701965

@@ -242,6 +242,7 @@ func (s *State) place(gang *GangPlacement, p *placement) {
 		n.FreeMemory -= took.memory
 		n.Allocs += took.allocs
 	}
+	s.unhold(gang.Job) // at once: what it gives up is there for the plan's next gang
 	j := s.job(gang.Job)
 	p.limits.Take(j.Queue, j.User, p.spec.MilliGPUs())
 	s.owe(j.Queue)

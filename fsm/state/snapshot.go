@@ -203,6 +203,17 @@ func (s *Snapshot) History(user, stem string, gpus int, model string) (*HistoryR
 	return found(s.t.history.get(historyKey{user, stem, gpus, model}))
 }
 
+// Everybodys yields how long jobs ran by their number of GPUs, of all users and names together.
+func (s *Snapshot) Everybodys() iter.Seq[*HistoryRow] {
+	return func(yield func(*HistoryRow) bool) {
+		for r := range s.t.history.all() {
+			if r.User != "" || r.Stem != "" || !yield(r) {
+				return
+			}
+		}
+	}
+}
+
 // Queues yields the queues by name.
 func (s *Snapshot) Queues() iter.Seq[*muster.Queue] { return s.t.queues.all() }
 
