@@ -10,7 +10,7 @@ import (
 )
 
 // goneBy gives when what an end says is gone was gone. An agent that begins anew finds ends, and says when it found them: a power
-// cut in between was the end.
+// cut, or the death of its supervisors, in between was the end. What outlived that is known by its own lines.
 func goneBy(cuts []check.Instant, started check.Instant, end check.Event) check.Instant {
 	if end.Class != muster.ClassNode.String() {
 		return end.Gone

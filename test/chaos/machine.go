@@ -34,7 +34,7 @@ type Machine struct {
 	paused  int // faults that keep its agent stopped
 	still   int // faults that keep everything stopped
 	agent   *exec.Cmd
-	cuts    []check.Instant // when its power was cut, and every process of it gone
+	cuts    []check.Instant // when its power was cut, or its supervisors were killed
 	closing bool
 	wait    sync.WaitGroup
 }
@@ -171,6 +171,9 @@ func (m *Machine) KillSupervisors() {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended meanwhile
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cuts = append(m.cuts, now())
 }
 
 // Pause stops the agent's process as SIGSTOP does.
