@@ -29,18 +29,6 @@ func (a *agenda) holdPlaces() {
 	}
 }
 
-// unholdAll gives all of it back.
-func (a *agenda) unholdAll() {
-	kept := a.kept
-	a.kept = nil
-	for i := range a.holds {
-		for t := range a.holds[i].takes {
-			a.change(&a.holds[i].takes[t], -1)
-		}
-	}
-	a.kept = kept
-}
-
 // tryHeld starts a job for which places are held as soon as its victims have left them, there or anywhere.
 func (a *agenda) tryHeld(h head) verdict {
 	at := -1
