@@ -56,7 +56,7 @@ func (a *agenda) tryHeld(h head) verdict {
 	}
 	if placed, ok := a.gang(b.shape, job); ok {
 		hold.takes = nil
-		lasts := a.v.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
+		lasts := a.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
 		a.start(b, job, placed, a.now.Add(lasts))
 		return jobDone
 	}

@@ -136,7 +136,7 @@ func (a *agenda) releases() []release {
 	if !a.timed {
 		a.timed = true
 		for _, r := range a.v.running {
-			a.timeline = append(a.timeline, release{at: a.v.endOf(r, a.now), number: r.job.ID, job: r})
+			a.timeline = append(a.timeline, release{at: a.endOf(r), number: r.job.ID, job: r})
 		}
 		slices.SortFunc(a.timeline, release.compare)
 	}

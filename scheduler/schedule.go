@@ -150,7 +150,7 @@ func (a *agenda) consider(l *line, h head) verdict {
 	if a.atLimit(b) {
 		return bucketDone
 	}
-	lasts := a.v.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
+	lasts := a.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
 	end := a.now.Add(lasts)
 	if s.failed == a.number && end >= s.failedEnd {
 		return a.blocked(h, lasts)
