@@ -16,7 +16,7 @@ type action string
 const (
 	actionRead      action = "read"     // jobs, nodes, servers, logs
 	actionRunJobs   action = "run jobs" // submit, cancel, hold, release, requeue
-	actionOperate   action = "operate"  // drain, fence, label, remove
+	actionOperate   action = "operate"  // drain, fence, label, remove; queues
 	actionBeServer  action = "be a server"
 	actionBeAWorker action = "be a worker"
 )
@@ -43,6 +43,8 @@ var actions = map[string]action{
 	wire.Muster_Logs_FullMethodName:         actionRead,
 	wire.Muster_ListNodes_FullMethodName:    actionRead,
 	wire.Muster_ListServers_FullMethodName:  actionRead,
+	wire.Muster_ListQueues_FullMethodName:   actionRead,
+	wire.Muster_ApplyQueues_FullMethodName:  actionOperate,
 	wire.Muster_DrainNodes_FullMethodName:   actionOperate,
 	wire.Muster_UndrainNodes_FullMethodName: actionOperate,
 	wire.Muster_FenceNode_FullMethodName:    actionOperate,

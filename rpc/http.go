@@ -68,11 +68,6 @@ func (s *Server) handler() http.Handler {
 		}
 		mux.Handle(path, m)
 	}
-	for path := range laterPaths {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			refuse(w, muster.Errorf(muster.KindNotFound, "%s is not supported yet", r.URL.Path))
-		})
-	}
 	mux.HandleFunc("/", nothingHere)
 	served := protect(customVerbs(mux, verbs))
 	return s.metrics.counting(served, func(r *http.Request) string {

@@ -5,9 +5,6 @@ import (
 	"github.com/musterhpc/muster/wire"
 )
 
-// laterPaths are of the contract, and not built yet.
-var laterPaths = map[string]bool{"/v1/queues": true}
-
 // Parameters that several operations share.
 var (
 	consistency = parameter{name: "consistency", doc: "stale: answered from this server's own state, however old", words: []string{"default", "stale"}}
@@ -55,6 +52,8 @@ func (s *Server) routes() map[string]methods {
 			gives: wire.ItemsJSON[wire.NodeJSON]{}, handle: s.httpListNodes, query: read()}},
 		"/v1/gpus": {"GET": {summary: "GPUs by node and slot", method: wire.Muster_ListNodes_FullMethodName,
 			gives: wire.ItemsJSON[wire.GPUJSON]{}, handle: s.httpListGPUs, query: read()}},
+		"/v1/queues": {"GET": {summary: "queues by name, with who holds what there", method: wire.Muster_ListQueues_FullMethodName,
+			gives: wire.ItemsJSON[wire.QueueJSON]{}, handle: s.httpListQueues, query: read()}},
 		"/v1/servers": {"GET": {summary: "servers, each as it answers for itself", method: wire.Muster_ListServers_FullMethodName,
 			gives: wire.ItemsJSON[wire.ServerJSON]{}, handle: s.httpListServers, query: read()}},
 	}

@@ -131,6 +131,11 @@ func TestTheOpenAPIFileDescribesWhatALiveServerAnswers(t *testing.T) {
 	job, allocs := c.runJob(h, 2)
 	h.write(allocs[0], 10, "hello")
 	c.commit(&state.DrainNodes{Nodes: []string{"w"}, Reason: "fan"})
+	queue := muster.NewQueueSpec("nlp")
+	queue.Allow, queue.Quota, queue.MaxGPUs, queue.Defaults.TimeLimit = []string{"ann"}, []muster.Quota{{Model: "H100", GPUs: 8}}, 16, time.Hour
+	queue.Caps = muster.QueueCaps{HasPriority: true, Priority: 60, StopAfter: time.Minute}
+	queue.Constraints = []muster.Constraint{{Attribute: "label.pool", Operator: muster.OpExists}}
+	c.commit(&state.ApplyQueues{Queues: []muster.QueueSpec{queue}, Policy: muster.DefaultPolicy()})
 	base := c.members[1].web()
 	doc := fetchAPI(t, base)
 	answers := map[string]map[string]string{ // by path and method: what to ask
@@ -141,6 +146,7 @@ func TestTheOpenAPIFileDescribesWhatALiveServerAnswers(t *testing.T) {
 		"/v1/jobs/{id}:cancel": {"post": fmt.Sprintf("/v1/jobs/%d:cancel", job)},
 		"/v1/nodes":            {"get": "/v1/nodes"},
 		"/v1/gpus":             {"get": "/v1/gpus"},
+		"/v1/queues":           {"get": "/v1/queues"},
 		"/v1/servers":          {"get": "/v1/servers"},
 		"/v1/openapi.json":     {"get": "/v1/openapi.json"},
 		"/v1/events":           {"get": "/v1/events?after=1.0&object=w"},

@@ -2561,6 +2561,307 @@ func (x *FenceRequest) GetNode() string {
 	return ""
 }
 
+type ListQueuesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQueuesRequest) Reset() {
+	*x = ListQueuesRequest{}
+	mi := &file_wire_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQueuesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQueuesRequest) ProtoMessage() {}
+
+func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
+func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListQueuesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListQueuesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queues        []*QueueInfo           `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // by name
+	Policy        *Policy                `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	Version       *Version               `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQueuesReply) Reset() {
+	*x = ListQueuesReply{}
+	mi := &file_wire_api_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQueuesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQueuesReply) ProtoMessage() {}
+
+func (x *ListQueuesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQueuesReply.ProtoReflect.Descriptor instead.
+func (*ListQueuesReply) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListQueuesReply) GetQueues() []*QueueInfo {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ListQueuesReply) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *ListQueuesReply) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+// QueueInfo is a queue as users see it. What it counts includes the queues in it.
+type QueueInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *QueueSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Pending       int64                  `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`                      // jobs
+	Running       int64                  `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`                      // jobs that hold resources
+	MilliGpus     int64                  `protobuf:"varint,4,opt,name=milli_gpus,json=milliGpus,proto3" json:"milli_gpus,omitempty"` // held
+	Users         []*QueueUser           `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`                           // who hold GPUs there, by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueInfo) Reset() {
+	*x = QueueInfo{}
+	mi := &file_wire_api_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueInfo) ProtoMessage() {}
+
+func (x *QueueInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
+func (*QueueInfo) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *QueueInfo) GetSpec() *QueueSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *QueueInfo) GetPending() int64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *QueueInfo) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *QueueInfo) GetMilliGpus() int64 {
+	if x != nil {
+		return x.MilliGpus
+	}
+	return 0
+}
+
+func (x *QueueInfo) GetUsers() []*QueueUser {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+type QueueUser struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	MilliGpus     int64                  `protobuf:"varint,2,opt,name=milli_gpus,json=milliGpus,proto3" json:"milli_gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueUser) Reset() {
+	*x = QueueUser{}
+	mi := &file_wire_api_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueUser) ProtoMessage() {}
+
+func (x *QueueUser) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueUser.ProtoReflect.Descriptor instead.
+func (*QueueUser) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *QueueUser) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *QueueUser) GetMilliGpus() int64 {
+	if x != nil {
+		return x.MilliGpus
+	}
+	return 0
+}
+
+type ApplyQueuesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Queues        []*QueueSpec           `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"` // by name
+	Policy        *Policy                `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyQueuesRequest) Reset() {
+	*x = ApplyQueuesRequest{}
+	mi := &file_wire_api_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyQueuesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyQueuesRequest) ProtoMessage() {}
+
+func (x *ApplyQueuesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_api_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyQueuesRequest.ProtoReflect.Descriptor instead.
+func (*ApplyQueuesRequest) Descriptor() ([]byte, []int) {
+	return file_wire_api_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ApplyQueuesRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ApplyQueuesRequest) GetQueues() []*QueueSpec {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ApplyQueuesRequest) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *ApplyQueuesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type ListServersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -2570,7 +2871,7 @@ type ListServersRequest struct {
 
 func (x *ListServersRequest) Reset() {
 	*x = ListServersRequest{}
-	mi := &file_wire_api_proto_msgTypes[33]
+	mi := &file_wire_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2883,7 @@ func (x *ListServersRequest) String() string {
 func (*ListServersRequest) ProtoMessage() {}
 
 func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[33]
+	mi := &file_wire_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2896,7 @@ func (x *ListServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServersRequest.ProtoReflect.Descriptor instead.
 func (*ListServersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{33}
+	return file_wire_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListServersRequest) GetStale() bool {
@@ -2614,7 +2915,7 @@ type ListServersReply struct {
 
 func (x *ListServersReply) Reset() {
 	*x = ListServersReply{}
-	mi := &file_wire_api_proto_msgTypes[34]
+	mi := &file_wire_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2927,7 @@ func (x *ListServersReply) String() string {
 func (*ListServersReply) ProtoMessage() {}
 
 func (x *ListServersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[34]
+	mi := &file_wire_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2940,7 @@ func (x *ListServersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServersReply.ProtoReflect.Descriptor instead.
 func (*ListServersReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{34}
+	return file_wire_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListServersReply) GetServers() []*ServerInfo {
@@ -2669,7 +2970,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_wire_api_proto_msgTypes[35]
+	mi := &file_wire_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2982,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[35]
+	mi := &file_wire_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2995,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{35}
+	return file_wire_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ServerInfo) GetId() string {
@@ -2790,7 +3091,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_wire_api_proto_msgTypes[36]
+	mi := &file_wire_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +3103,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[36]
+	mi := &file_wire_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +3116,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{36}
+	return file_wire_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProposeRequest) GetCommand() *Command {
@@ -2835,7 +3136,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_wire_api_proto_msgTypes[37]
+	mi := &file_wire_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3148,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[37]
+	mi := &file_wire_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3161,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{37}
+	return file_wire_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ProposeReply) GetResult() *Result {
@@ -2885,7 +3186,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_wire_api_proto_msgTypes[38]
+	mi := &file_wire_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3198,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[38]
+	mi := &file_wire_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3211,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{38}
+	return file_wire_api_proto_rawDescGZIP(), []int{43}
 }
 
 type ReadIndexReply struct {
@@ -2922,7 +3223,7 @@ type ReadIndexReply struct {
 
 func (x *ReadIndexReply) Reset() {
 	*x = ReadIndexReply{}
-	mi := &file_wire_api_proto_msgTypes[39]
+	mi := &file_wire_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3235,7 @@ func (x *ReadIndexReply) String() string {
 func (*ReadIndexReply) ProtoMessage() {}
 
 func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[39]
+	mi := &file_wire_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3248,7 @@ func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexReply.ProtoReflect.Descriptor instead.
 func (*ReadIndexReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{39}
+	return file_wire_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadIndexReply) GetIndex() uint64 {
@@ -2966,7 +3267,7 @@ type RenewBatch struct {
 
 func (x *RenewBatch) Reset() {
 	*x = RenewBatch{}
-	mi := &file_wire_api_proto_msgTypes[40]
+	mi := &file_wire_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3279,7 @@ func (x *RenewBatch) String() string {
 func (*RenewBatch) ProtoMessage() {}
 
 func (x *RenewBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[40]
+	mi := &file_wire_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3292,7 @@ func (x *RenewBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBatch.ProtoReflect.Descriptor instead.
 func (*RenewBatch) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{40}
+	return file_wire_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RenewBatch) GetRenewals() []*NodeRenew {
@@ -3013,7 +3314,7 @@ type NodeRenew struct {
 
 func (x *NodeRenew) Reset() {
 	*x = NodeRenew{}
-	mi := &file_wire_api_proto_msgTypes[41]
+	mi := &file_wire_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3326,7 @@ func (x *NodeRenew) String() string {
 func (*NodeRenew) ProtoMessage() {}
 
 func (x *NodeRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[41]
+	mi := &file_wire_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3339,7 @@ func (x *NodeRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRenew.ProtoReflect.Descriptor instead.
 func (*NodeRenew) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{41}
+	return file_wire_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeRenew) GetNode() uint32 {
@@ -3079,7 +3380,7 @@ type RenewBatchReply struct {
 
 func (x *RenewBatchReply) Reset() {
 	*x = RenewBatchReply{}
-	mi := &file_wire_api_proto_msgTypes[42]
+	mi := &file_wire_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3392,7 @@ func (x *RenewBatchReply) String() string {
 func (*RenewBatchReply) ProtoMessage() {}
 
 func (x *RenewBatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[42]
+	mi := &file_wire_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3405,7 @@ func (x *RenewBatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBatchReply.ProtoReflect.Descriptor instead.
 func (*RenewBatchReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{42}
+	return file_wire_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RenewBatchReply) GetOk() []bool {
@@ -3129,7 +3430,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_wire_api_proto_msgTypes[43]
+	mi := &file_wire_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3442,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[43]
+	mi := &file_wire_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3455,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{43}
+	return file_wire_api_proto_rawDescGZIP(), []int{48}
 }
 
 type SuspectsRequest struct {
@@ -3165,7 +3466,7 @@ type SuspectsRequest struct {
 
 func (x *SuspectsRequest) Reset() {
 	*x = SuspectsRequest{}
-	mi := &file_wire_api_proto_msgTypes[44]
+	mi := &file_wire_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3478,7 @@ func (x *SuspectsRequest) String() string {
 func (*SuspectsRequest) ProtoMessage() {}
 
 func (x *SuspectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[44]
+	mi := &file_wire_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3491,7 @@ func (x *SuspectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspectsRequest.ProtoReflect.Descriptor instead.
 func (*SuspectsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{44}
+	return file_wire_api_proto_rawDescGZIP(), []int{49}
 }
 
 type SuspectsReply struct {
@@ -3202,7 +3503,7 @@ type SuspectsReply struct {
 
 func (x *SuspectsReply) Reset() {
 	*x = SuspectsReply{}
-	mi := &file_wire_api_proto_msgTypes[45]
+	mi := &file_wire_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3515,7 @@ func (x *SuspectsReply) String() string {
 func (*SuspectsReply) ProtoMessage() {}
 
 func (x *SuspectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[45]
+	mi := &file_wire_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3528,7 @@ func (x *SuspectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspectsReply.ProtoReflect.Descriptor instead.
 func (*SuspectsReply) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{45}
+	return file_wire_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SuspectsReply) GetNodes() []*Suspect {
@@ -3247,7 +3548,7 @@ type Suspect struct {
 
 func (x *Suspect) Reset() {
 	*x = Suspect{}
-	mi := &file_wire_api_proto_msgTypes[46]
+	mi := &file_wire_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3560,7 @@ func (x *Suspect) String() string {
 func (*Suspect) ProtoMessage() {}
 
 func (x *Suspect) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_api_proto_msgTypes[46]
+	mi := &file_wire_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3573,7 @@ func (x *Suspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspect.ProtoReflect.Descriptor instead.
 func (*Suspect) Descriptor() ([]byte, []int) {
-	return file_wire_api_proto_rawDescGZIP(), []int{46}
+	return file_wire_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Suspect) GetNode() uint32 {
@@ -3524,7 +3825,30 @@ const file_wire_api_proto_rawDesc = "" +
 	"\fFenceRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"*\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\")\n" +
+	"\x11ListQueuesRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\x98\x01\n" +
+	"\x0fListQueuesReply\x12,\n" +
+	"\x06queues\x18\x01 \x03(\v2\x14.muster.v1.QueueInfoR\x06queues\x12)\n" +
+	"\x06policy\x18\x02 \x01(\v2\x11.muster.v1.PolicyR\x06policy\x12,\n" +
+	"\aversion\x18\x03 \x01(\v2\x12.muster.v1.VersionR\aversion\"\xb4\x01\n" +
+	"\tQueueInfo\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.muster.v1.QueueSpecR\x04spec\x12\x18\n" +
+	"\apending\x18\x02 \x01(\x03R\apending\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x03R\arunning\x12\x1d\n" +
+	"\n" +
+	"milli_gpus\x18\x04 \x01(\x03R\tmilliGpus\x12*\n" +
+	"\x05users\x18\x05 \x03(\v2\x14.muster.v1.QueueUserR\x05users\">\n" +
+	"\tQueueUser\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1d\n" +
+	"\n" +
+	"milli_gpus\x18\x02 \x01(\x03R\tmilliGpus\"\xa5\x01\n" +
+	"\x12ApplyQueuesRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12,\n" +
+	"\x06queues\x18\x02 \x03(\v2\x14.muster.v1.QueueSpecR\x06queues\x12)\n" +
+	"\x06policy\x18\x03 \x01(\v2\x11.muster.v1.PolicyR\x06policy\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"*\n" +
 	"\x12ListServersRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"C\n" +
 	"\x10ListServersReply\x12/\n" +
@@ -3569,7 +3893,8 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.muster.v1.SuspectR\x05nodes\"5\n" +
 	"\aSuspect\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2\xe4\t\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2\xf1\n" +
+	"\n" +
 	"\x06Muster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
@@ -3588,7 +3913,10 @@ const file_wire_api_proto_rawDesc = "" +
 	"\fUndrainNodes\x12\x19.muster.v1.UndrainRequest\x1a\x15.muster.v1.NotesReply\x12C\n" +
 	"\vRemoveNodes\x12\x1d.muster.v1.RemoveNodesRequest\x1a\x15.muster.v1.NotesReply\x12?\n" +
 	"\tLabelNode\x12\x1b.muster.v1.LabelNodeRequest\x1a\x15.muster.v1.NotesReply\x12;\n" +
-	"\tFenceNode\x12\x17.muster.v1.FenceRequest\x1a\x15.muster.v1.NotesReply\x12I\n" +
+	"\tFenceNode\x12\x17.muster.v1.FenceRequest\x1a\x15.muster.v1.NotesReply\x12F\n" +
+	"\n" +
+	"ListQueues\x12\x1c.muster.v1.ListQueuesRequest\x1a\x1a.muster.v1.ListQueuesReply\x12C\n" +
+	"\vApplyQueues\x12\x1d.muster.v1.ApplyQueuesRequest\x1a\x15.muster.v1.NotesReply\x12I\n" +
 	"\vListServers\x12\x1d.muster.v1.ListServersRequest\x1a\x1b.muster.v1.ListServersReply\x12:\n" +
 	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x14.muster.v1.EventInfo0\x01\x12:\n" +
 	"\x06WhoAmI\x12\x18.muster.v1.WhoAmIRequest\x1a\x16.muster.v1.WhoAmIReply2\xfb\x02\n" +
@@ -3612,7 +3940,7 @@ func file_wire_api_proto_rawDescGZIP() []byte {
 	return file_wire_api_proto_rawDescData
 }
 
-var file_wire_api_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_wire_api_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_wire_api_proto_goTypes = []any{
 	(*SubmitRequest)(nil),      // 0: muster.v1.SubmitRequest
 	(*SubmitReply)(nil),        // 1: muster.v1.SubmitReply
@@ -3647,125 +3975,143 @@ var file_wire_api_proto_goTypes = []any{
 	(*DrainRequest)(nil),       // 30: muster.v1.DrainRequest
 	(*UndrainRequest)(nil),     // 31: muster.v1.UndrainRequest
 	(*FenceRequest)(nil),       // 32: muster.v1.FenceRequest
-	(*ListServersRequest)(nil), // 33: muster.v1.ListServersRequest
-	(*ListServersReply)(nil),   // 34: muster.v1.ListServersReply
-	(*ServerInfo)(nil),         // 35: muster.v1.ServerInfo
-	(*ProposeRequest)(nil),     // 36: muster.v1.ProposeRequest
-	(*ProposeReply)(nil),       // 37: muster.v1.ProposeReply
-	(*ReadIndexRequest)(nil),   // 38: muster.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),     // 39: muster.v1.ReadIndexReply
-	(*RenewBatch)(nil),         // 40: muster.v1.RenewBatch
-	(*NodeRenew)(nil),          // 41: muster.v1.NodeRenew
-	(*RenewBatchReply)(nil),    // 42: muster.v1.RenewBatchReply
-	(*StatusRequest)(nil),      // 43: muster.v1.StatusRequest
-	(*SuspectsRequest)(nil),    // 44: muster.v1.SuspectsRequest
-	(*SuspectsReply)(nil),      // 45: muster.v1.SuspectsReply
-	(*Suspect)(nil),            // 46: muster.v1.Suspect
-	(*JobSpec)(nil),            // 47: muster.v1.JobSpec
-	(*Label)(nil),              // 48: muster.v1.Label
-	(*Version)(nil),            // 49: muster.v1.Version
-	(*Attempt)(nil),            // 50: muster.v1.Attempt
-	(*AllocID)(nil),            // 51: muster.v1.AllocID
-	(*Node)(nil),               // 52: muster.v1.Node
-	(*Command)(nil),            // 53: muster.v1.Command
-	(*Result)(nil),             // 54: muster.v1.Result
-	(*Renew)(nil),              // 55: muster.v1.Renew
-	(*LogChunk)(nil),           // 56: muster.v1.LogChunk
+	(*ListQueuesRequest)(nil),  // 33: muster.v1.ListQueuesRequest
+	(*ListQueuesReply)(nil),    // 34: muster.v1.ListQueuesReply
+	(*QueueInfo)(nil),          // 35: muster.v1.QueueInfo
+	(*QueueUser)(nil),          // 36: muster.v1.QueueUser
+	(*ApplyQueuesRequest)(nil), // 37: muster.v1.ApplyQueuesRequest
+	(*ListServersRequest)(nil), // 38: muster.v1.ListServersRequest
+	(*ListServersReply)(nil),   // 39: muster.v1.ListServersReply
+	(*ServerInfo)(nil),         // 40: muster.v1.ServerInfo
+	(*ProposeRequest)(nil),     // 41: muster.v1.ProposeRequest
+	(*ProposeReply)(nil),       // 42: muster.v1.ProposeReply
+	(*ReadIndexRequest)(nil),   // 43: muster.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),     // 44: muster.v1.ReadIndexReply
+	(*RenewBatch)(nil),         // 45: muster.v1.RenewBatch
+	(*NodeRenew)(nil),          // 46: muster.v1.NodeRenew
+	(*RenewBatchReply)(nil),    // 47: muster.v1.RenewBatchReply
+	(*StatusRequest)(nil),      // 48: muster.v1.StatusRequest
+	(*SuspectsRequest)(nil),    // 49: muster.v1.SuspectsRequest
+	(*SuspectsReply)(nil),      // 50: muster.v1.SuspectsReply
+	(*Suspect)(nil),            // 51: muster.v1.Suspect
+	(*JobSpec)(nil),            // 52: muster.v1.JobSpec
+	(*Label)(nil),              // 53: muster.v1.Label
+	(*Version)(nil),            // 54: muster.v1.Version
+	(*Attempt)(nil),            // 55: muster.v1.Attempt
+	(*AllocID)(nil),            // 56: muster.v1.AllocID
+	(*Node)(nil),               // 57: muster.v1.Node
+	(*Policy)(nil),             // 58: muster.v1.Policy
+	(*QueueSpec)(nil),          // 59: muster.v1.QueueSpec
+	(*Command)(nil),            // 60: muster.v1.Command
+	(*Result)(nil),             // 61: muster.v1.Result
+	(*Renew)(nil),              // 62: muster.v1.Renew
+	(*LogChunk)(nil),           // 63: muster.v1.LogChunk
 }
 var file_wire_api_proto_depIdxs = []int32{
-	47, // 0: muster.v1.SubmitRequest.specs:type_name -> muster.v1.JobSpec
+	52, // 0: muster.v1.SubmitRequest.specs:type_name -> muster.v1.JobSpec
 	2,  // 1: muster.v1.CancelRequest.jobs:type_name -> muster.v1.JobRef
 	2,  // 2: muster.v1.ReleaseRequest.jobs:type_name -> muster.v1.JobRef
 	2,  // 3: muster.v1.HoldRequest.jobs:type_name -> muster.v1.JobRef
 	2,  // 4: muster.v1.SetPriorityRequest.jobs:type_name -> muster.v1.JobRef
 	2,  // 5: muster.v1.RequeueRequest.jobs:type_name -> muster.v1.JobRef
-	48, // 6: muster.v1.LabelNodeRequest.set:type_name -> muster.v1.Label
-	48, // 7: muster.v1.ListJobsRequest.labels:type_name -> muster.v1.Label
+	53, // 6: muster.v1.LabelNodeRequest.set:type_name -> muster.v1.Label
+	53, // 7: muster.v1.ListJobsRequest.labels:type_name -> muster.v1.Label
 	19, // 8: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	49, // 9: muster.v1.ListJobsReply.version:type_name -> muster.v1.Version
+	54, // 9: muster.v1.ListJobsReply.version:type_name -> muster.v1.Version
 	2,  // 10: muster.v1.GetJobRequest.job:type_name -> muster.v1.JobRef
 	2,  // 11: muster.v1.WatchJobsRequest.jobs:type_name -> muster.v1.JobRef
 	20, // 12: muster.v1.JobInfo.ranks:type_name -> muster.v1.RankInfo
-	50, // 13: muster.v1.JobInfo.attempts:type_name -> muster.v1.Attempt
-	47, // 14: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	48, // 15: muster.v1.JobInfo.labels:type_name -> muster.v1.Label
-	49, // 16: muster.v1.JobInfo.version:type_name -> muster.v1.Version
+	55, // 13: muster.v1.JobInfo.attempts:type_name -> muster.v1.Attempt
+	52, // 14: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	53, // 15: muster.v1.JobInfo.labels:type_name -> muster.v1.Label
+	54, // 16: muster.v1.JobInfo.version:type_name -> muster.v1.Version
 	20, // 17: muster.v1.JobInfo.earlier_ranks:type_name -> muster.v1.RankInfo
-	51, // 18: muster.v1.RankInfo.alloc:type_name -> muster.v1.AllocID
+	56, // 18: muster.v1.RankInfo.alloc:type_name -> muster.v1.AllocID
 	2,  // 19: muster.v1.WhyRequest.job:type_name -> muster.v1.JobRef
 	19, // 20: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	23, // 21: muster.v1.WhyReply.reasons:type_name -> muster.v1.WhyReason
 	2,  // 22: muster.v1.WhyReply.ahead:type_name -> muster.v1.JobRef
 	2,  // 23: muster.v1.LogsRequest.job:type_name -> muster.v1.JobRef
 	25, // 24: muster.v1.LogsRequest.positions:type_name -> muster.v1.LogPosition
-	51, // 25: muster.v1.LogPosition.alloc:type_name -> muster.v1.AllocID
+	56, // 25: muster.v1.LogPosition.alloc:type_name -> muster.v1.AllocID
 	28, // 26: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	49, // 27: muster.v1.ListNodesReply.version:type_name -> muster.v1.Version
-	52, // 28: muster.v1.NodeInfo.node:type_name -> muster.v1.Node
+	54, // 27: muster.v1.ListNodesReply.version:type_name -> muster.v1.Version
+	57, // 28: muster.v1.NodeInfo.node:type_name -> muster.v1.Node
 	29, // 29: muster.v1.NodeInfo.jobs:type_name -> muster.v1.GPUJob
-	35, // 30: muster.v1.ListServersReply.servers:type_name -> muster.v1.ServerInfo
-	53, // 31: muster.v1.ProposeRequest.command:type_name -> muster.v1.Command
-	54, // 32: muster.v1.ProposeReply.result:type_name -> muster.v1.Result
-	41, // 33: muster.v1.RenewBatch.renewals:type_name -> muster.v1.NodeRenew
-	55, // 34: muster.v1.NodeRenew.renew:type_name -> muster.v1.Renew
-	46, // 35: muster.v1.SuspectsReply.nodes:type_name -> muster.v1.Suspect
-	0,  // 36: muster.v1.Muster.Submit:input_type -> muster.v1.SubmitRequest
-	3,  // 37: muster.v1.Muster.Cancel:input_type -> muster.v1.CancelRequest
-	4,  // 38: muster.v1.Muster.Release:input_type -> muster.v1.ReleaseRequest
-	5,  // 39: muster.v1.Muster.Hold:input_type -> muster.v1.HoldRequest
-	6,  // 40: muster.v1.Muster.SetPriority:input_type -> muster.v1.SetPriorityRequest
-	7,  // 41: muster.v1.Muster.Requeue:input_type -> muster.v1.RequeueRequest
-	15, // 42: muster.v1.Muster.ListJobs:input_type -> muster.v1.ListJobsRequest
-	17, // 43: muster.v1.Muster.GetJob:input_type -> muster.v1.GetJobRequest
-	18, // 44: muster.v1.Muster.WatchJobs:input_type -> muster.v1.WatchJobsRequest
-	21, // 45: muster.v1.Muster.Why:input_type -> muster.v1.WhyRequest
-	24, // 46: muster.v1.Muster.Logs:input_type -> muster.v1.LogsRequest
-	26, // 47: muster.v1.Muster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	30, // 48: muster.v1.Muster.DrainNodes:input_type -> muster.v1.DrainRequest
-	31, // 49: muster.v1.Muster.UndrainNodes:input_type -> muster.v1.UndrainRequest
-	8,  // 50: muster.v1.Muster.RemoveNodes:input_type -> muster.v1.RemoveNodesRequest
-	9,  // 51: muster.v1.Muster.LabelNode:input_type -> muster.v1.LabelNodeRequest
-	32, // 52: muster.v1.Muster.FenceNode:input_type -> muster.v1.FenceRequest
-	33, // 53: muster.v1.Muster.ListServers:input_type -> muster.v1.ListServersRequest
-	10, // 54: muster.v1.Muster.Events:input_type -> muster.v1.EventsRequest
-	12, // 55: muster.v1.Muster.WhoAmI:input_type -> muster.v1.WhoAmIRequest
-	36, // 56: muster.v1.Peers.Propose:input_type -> muster.v1.ProposeRequest
-	38, // 57: muster.v1.Peers.ReadIndex:input_type -> muster.v1.ReadIndexRequest
-	40, // 58: muster.v1.Peers.Renew:input_type -> muster.v1.RenewBatch
-	21, // 59: muster.v1.Peers.Explain:input_type -> muster.v1.WhyRequest
-	43, // 60: muster.v1.Peers.Status:input_type -> muster.v1.StatusRequest
-	44, // 61: muster.v1.Peers.Suspects:input_type -> muster.v1.SuspectsRequest
-	1,  // 62: muster.v1.Muster.Submit:output_type -> muster.v1.SubmitReply
-	14, // 63: muster.v1.Muster.Cancel:output_type -> muster.v1.NotesReply
-	14, // 64: muster.v1.Muster.Release:output_type -> muster.v1.NotesReply
-	14, // 65: muster.v1.Muster.Hold:output_type -> muster.v1.NotesReply
-	14, // 66: muster.v1.Muster.SetPriority:output_type -> muster.v1.NotesReply
-	14, // 67: muster.v1.Muster.Requeue:output_type -> muster.v1.NotesReply
-	16, // 68: muster.v1.Muster.ListJobs:output_type -> muster.v1.ListJobsReply
-	19, // 69: muster.v1.Muster.GetJob:output_type -> muster.v1.JobInfo
-	19, // 70: muster.v1.Muster.WatchJobs:output_type -> muster.v1.JobInfo
-	22, // 71: muster.v1.Muster.Why:output_type -> muster.v1.WhyReply
-	56, // 72: muster.v1.Muster.Logs:output_type -> muster.v1.LogChunk
-	27, // 73: muster.v1.Muster.ListNodes:output_type -> muster.v1.ListNodesReply
-	14, // 74: muster.v1.Muster.DrainNodes:output_type -> muster.v1.NotesReply
-	14, // 75: muster.v1.Muster.UndrainNodes:output_type -> muster.v1.NotesReply
-	14, // 76: muster.v1.Muster.RemoveNodes:output_type -> muster.v1.NotesReply
-	14, // 77: muster.v1.Muster.LabelNode:output_type -> muster.v1.NotesReply
-	14, // 78: muster.v1.Muster.FenceNode:output_type -> muster.v1.NotesReply
-	34, // 79: muster.v1.Muster.ListServers:output_type -> muster.v1.ListServersReply
-	11, // 80: muster.v1.Muster.Events:output_type -> muster.v1.EventInfo
-	13, // 81: muster.v1.Muster.WhoAmI:output_type -> muster.v1.WhoAmIReply
-	37, // 82: muster.v1.Peers.Propose:output_type -> muster.v1.ProposeReply
-	39, // 83: muster.v1.Peers.ReadIndex:output_type -> muster.v1.ReadIndexReply
-	42, // 84: muster.v1.Peers.Renew:output_type -> muster.v1.RenewBatchReply
-	22, // 85: muster.v1.Peers.Explain:output_type -> muster.v1.WhyReply
-	35, // 86: muster.v1.Peers.Status:output_type -> muster.v1.ServerInfo
-	45, // 87: muster.v1.Peers.Suspects:output_type -> muster.v1.SuspectsReply
-	62, // [62:88] is the sub-list for method output_type
-	36, // [36:62] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	35, // 30: muster.v1.ListQueuesReply.queues:type_name -> muster.v1.QueueInfo
+	58, // 31: muster.v1.ListQueuesReply.policy:type_name -> muster.v1.Policy
+	54, // 32: muster.v1.ListQueuesReply.version:type_name -> muster.v1.Version
+	59, // 33: muster.v1.QueueInfo.spec:type_name -> muster.v1.QueueSpec
+	36, // 34: muster.v1.QueueInfo.users:type_name -> muster.v1.QueueUser
+	59, // 35: muster.v1.ApplyQueuesRequest.queues:type_name -> muster.v1.QueueSpec
+	58, // 36: muster.v1.ApplyQueuesRequest.policy:type_name -> muster.v1.Policy
+	40, // 37: muster.v1.ListServersReply.servers:type_name -> muster.v1.ServerInfo
+	60, // 38: muster.v1.ProposeRequest.command:type_name -> muster.v1.Command
+	61, // 39: muster.v1.ProposeReply.result:type_name -> muster.v1.Result
+	46, // 40: muster.v1.RenewBatch.renewals:type_name -> muster.v1.NodeRenew
+	62, // 41: muster.v1.NodeRenew.renew:type_name -> muster.v1.Renew
+	51, // 42: muster.v1.SuspectsReply.nodes:type_name -> muster.v1.Suspect
+	0,  // 43: muster.v1.Muster.Submit:input_type -> muster.v1.SubmitRequest
+	3,  // 44: muster.v1.Muster.Cancel:input_type -> muster.v1.CancelRequest
+	4,  // 45: muster.v1.Muster.Release:input_type -> muster.v1.ReleaseRequest
+	5,  // 46: muster.v1.Muster.Hold:input_type -> muster.v1.HoldRequest
+	6,  // 47: muster.v1.Muster.SetPriority:input_type -> muster.v1.SetPriorityRequest
+	7,  // 48: muster.v1.Muster.Requeue:input_type -> muster.v1.RequeueRequest
+	15, // 49: muster.v1.Muster.ListJobs:input_type -> muster.v1.ListJobsRequest
+	17, // 50: muster.v1.Muster.GetJob:input_type -> muster.v1.GetJobRequest
+	18, // 51: muster.v1.Muster.WatchJobs:input_type -> muster.v1.WatchJobsRequest
+	21, // 52: muster.v1.Muster.Why:input_type -> muster.v1.WhyRequest
+	24, // 53: muster.v1.Muster.Logs:input_type -> muster.v1.LogsRequest
+	26, // 54: muster.v1.Muster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	30, // 55: muster.v1.Muster.DrainNodes:input_type -> muster.v1.DrainRequest
+	31, // 56: muster.v1.Muster.UndrainNodes:input_type -> muster.v1.UndrainRequest
+	8,  // 57: muster.v1.Muster.RemoveNodes:input_type -> muster.v1.RemoveNodesRequest
+	9,  // 58: muster.v1.Muster.LabelNode:input_type -> muster.v1.LabelNodeRequest
+	32, // 59: muster.v1.Muster.FenceNode:input_type -> muster.v1.FenceRequest
+	33, // 60: muster.v1.Muster.ListQueues:input_type -> muster.v1.ListQueuesRequest
+	37, // 61: muster.v1.Muster.ApplyQueues:input_type -> muster.v1.ApplyQueuesRequest
+	38, // 62: muster.v1.Muster.ListServers:input_type -> muster.v1.ListServersRequest
+	10, // 63: muster.v1.Muster.Events:input_type -> muster.v1.EventsRequest
+	12, // 64: muster.v1.Muster.WhoAmI:input_type -> muster.v1.WhoAmIRequest
+	41, // 65: muster.v1.Peers.Propose:input_type -> muster.v1.ProposeRequest
+	43, // 66: muster.v1.Peers.ReadIndex:input_type -> muster.v1.ReadIndexRequest
+	45, // 67: muster.v1.Peers.Renew:input_type -> muster.v1.RenewBatch
+	21, // 68: muster.v1.Peers.Explain:input_type -> muster.v1.WhyRequest
+	48, // 69: muster.v1.Peers.Status:input_type -> muster.v1.StatusRequest
+	49, // 70: muster.v1.Peers.Suspects:input_type -> muster.v1.SuspectsRequest
+	1,  // 71: muster.v1.Muster.Submit:output_type -> muster.v1.SubmitReply
+	14, // 72: muster.v1.Muster.Cancel:output_type -> muster.v1.NotesReply
+	14, // 73: muster.v1.Muster.Release:output_type -> muster.v1.NotesReply
+	14, // 74: muster.v1.Muster.Hold:output_type -> muster.v1.NotesReply
+	14, // 75: muster.v1.Muster.SetPriority:output_type -> muster.v1.NotesReply
+	14, // 76: muster.v1.Muster.Requeue:output_type -> muster.v1.NotesReply
+	16, // 77: muster.v1.Muster.ListJobs:output_type -> muster.v1.ListJobsReply
+	19, // 78: muster.v1.Muster.GetJob:output_type -> muster.v1.JobInfo
+	19, // 79: muster.v1.Muster.WatchJobs:output_type -> muster.v1.JobInfo
+	22, // 80: muster.v1.Muster.Why:output_type -> muster.v1.WhyReply
+	63, // 81: muster.v1.Muster.Logs:output_type -> muster.v1.LogChunk
+	27, // 82: muster.v1.Muster.ListNodes:output_type -> muster.v1.ListNodesReply
+	14, // 83: muster.v1.Muster.DrainNodes:output_type -> muster.v1.NotesReply
+	14, // 84: muster.v1.Muster.UndrainNodes:output_type -> muster.v1.NotesReply
+	14, // 85: muster.v1.Muster.RemoveNodes:output_type -> muster.v1.NotesReply
+	14, // 86: muster.v1.Muster.LabelNode:output_type -> muster.v1.NotesReply
+	14, // 87: muster.v1.Muster.FenceNode:output_type -> muster.v1.NotesReply
+	34, // 88: muster.v1.Muster.ListQueues:output_type -> muster.v1.ListQueuesReply
+	14, // 89: muster.v1.Muster.ApplyQueues:output_type -> muster.v1.NotesReply
+	39, // 90: muster.v1.Muster.ListServers:output_type -> muster.v1.ListServersReply
+	11, // 91: muster.v1.Muster.Events:output_type -> muster.v1.EventInfo
+	13, // 92: muster.v1.Muster.WhoAmI:output_type -> muster.v1.WhoAmIReply
+	42, // 93: muster.v1.Peers.Propose:output_type -> muster.v1.ProposeReply
+	44, // 94: muster.v1.Peers.ReadIndex:output_type -> muster.v1.ReadIndexReply
+	47, // 95: muster.v1.Peers.Renew:output_type -> muster.v1.RenewBatchReply
+	22, // 96: muster.v1.Peers.Explain:output_type -> muster.v1.WhyReply
+	40, // 97: muster.v1.Peers.Status:output_type -> muster.v1.ServerInfo
+	50, // 98: muster.v1.Peers.Suspects:output_type -> muster.v1.SuspectsReply
+	71, // [71:99] is the sub-list for method output_type
+	43, // [43:71] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_wire_api_proto_init() }
@@ -3782,7 +4128,7 @@ func file_wire_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_api_proto_rawDesc), len(file_wire_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

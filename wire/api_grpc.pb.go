@@ -38,6 +38,8 @@ const (
 	Muster_RemoveNodes_FullMethodName  = "/muster.v1.Muster/RemoveNodes"
 	Muster_LabelNode_FullMethodName    = "/muster.v1.Muster/LabelNode"
 	Muster_FenceNode_FullMethodName    = "/muster.v1.Muster/FenceNode"
+	Muster_ListQueues_FullMethodName   = "/muster.v1.Muster/ListQueues"
+	Muster_ApplyQueues_FullMethodName  = "/muster.v1.Muster/ApplyQueues"
 	Muster_ListServers_FullMethodName  = "/muster.v1.Muster/ListServers"
 	Muster_Events_FullMethodName       = "/muster.v1.Muster/Events"
 	Muster_WhoAmI_FullMethodName       = "/muster.v1.Muster/WhoAmI"
@@ -68,6 +70,9 @@ type MusterClient interface {
 	RemoveNodes(ctx context.Context, in *RemoveNodesRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	LabelNode(ctx context.Context, in *LabelNodeRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	FenceNode(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*NotesReply, error)
+	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesReply, error)
+	// ApplyQueues replaces the tree and the policy; a dry run only says whether the state would refuse them.
+	ApplyQueues(ctx context.Context, in *ApplyQueuesRequest, opts ...grpc.CallOption) (*NotesReply, error)
 	ListServers(ctx context.Context, in *ListServersRequest, opts ...grpc.CallOption) (*ListServersReply, error)
 	// Events gives what happened, the oldest first; with follow it goes on with what happens.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventInfo], error)
@@ -270,6 +275,26 @@ func (c *musterClient) FenceNode(ctx context.Context, in *FenceRequest, opts ...
 	return out, nil
 }
 
+func (c *musterClient) ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQueuesReply)
+	err := c.cc.Invoke(ctx, Muster_ListQueues_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *musterClient) ApplyQueues(ctx context.Context, in *ApplyQueuesRequest, opts ...grpc.CallOption) (*NotesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NotesReply)
+	err := c.cc.Invoke(ctx, Muster_ApplyQueues_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *musterClient) ListServers(ctx context.Context, in *ListServersRequest, opts ...grpc.CallOption) (*ListServersReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListServersReply)
@@ -334,6 +359,9 @@ type MusterServer interface {
 	RemoveNodes(context.Context, *RemoveNodesRequest) (*NotesReply, error)
 	LabelNode(context.Context, *LabelNodeRequest) (*NotesReply, error)
 	FenceNode(context.Context, *FenceRequest) (*NotesReply, error)
+	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesReply, error)
+	// ApplyQueues replaces the tree and the policy; a dry run only says whether the state would refuse them.
+	ApplyQueues(context.Context, *ApplyQueuesRequest) (*NotesReply, error)
 	ListServers(context.Context, *ListServersRequest) (*ListServersReply, error)
 	// Events gives what happened, the oldest first; with follow it goes on with what happens.
 	Events(*EventsRequest, grpc.ServerStreamingServer[EventInfo]) error
@@ -398,6 +426,12 @@ func (UnimplementedMusterServer) LabelNode(context.Context, *LabelNodeRequest) (
 }
 func (UnimplementedMusterServer) FenceNode(context.Context, *FenceRequest) (*NotesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
+}
+func (UnimplementedMusterServer) ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQueues not implemented")
+}
+func (UnimplementedMusterServer) ApplyQueues(context.Context, *ApplyQueuesRequest) (*NotesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyQueues not implemented")
 }
 func (UnimplementedMusterServer) ListServers(context.Context, *ListServersRequest) (*ListServersReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListServers not implemented")
@@ -721,6 +755,42 @@ func _Muster_FenceNode_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Muster_ListQueues_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQueuesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).ListQueues(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_ListQueues_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).ListQueues(ctx, req.(*ListQueuesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Muster_ApplyQueues_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyQueuesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MusterServer).ApplyQueues(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Muster_ApplyQueues_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MusterServer).ApplyQueues(ctx, req.(*ApplyQueuesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Muster_ListServers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListServersRequest)
 	if err := dec(in); err != nil {
@@ -834,6 +904,14 @@ var Muster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FenceNode",
 			Handler:    _Muster_FenceNode_Handler,
+		},
+		{
+			MethodName: "ListQueues",
+			Handler:    _Muster_ListQueues_Handler,
+		},
+		{
+			MethodName: "ApplyQueues",
+			Handler:    _Muster_ApplyQueues_Handler,
 		},
 		{
 			MethodName: "ListServers",

@@ -14,7 +14,7 @@ var helpGroups = []struct {
 	verbs []string
 }{
 	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "hold", "release", "priority", "requeue", "rerun", "events", "validate"}},
-	{"Cluster", []string{"gpus", "node", "server", "simulate"}},
+	{"Cluster", []string{"gpus", "queue", "node", "server", "simulate"}},
 	{"This machine", []string{"dev", "agent", "whoami", "config", "completion", "version", "help"}},
 }
 

@@ -88,7 +88,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.logsCommand(), a.cancelCommand(), a.holdCommand(), a.releaseCommand(),
 		a.priorityCommand(), a.requeueCommand(), a.rerunCommand(), a.eventsCommand(), a.whoamiCommand(), a.configCommand(), a.completionCommand(),
-		a.waitCommand(), a.validateCommand(), a.fmtCommand(), a.gpusCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
+		a.waitCommand(), a.validateCommand(), a.fmtCommand(), a.gpusCommand(), a.queueCommand(), a.nodeCommand(), a.serverCommand(), a.agentCommand(),
 		a.devCommand(), a.simulateCommand(), a.superviseCommand(), a.parseCommand(), a.versionCommand(),
 	)
 	for _, name := range laterVerbs {
@@ -99,7 +99,7 @@ func (a *app) command() *cobra.Command {
 
 // laterVerbs are of the contract, and not built yet: refused, never taken for a typing mistake.
 var laterVerbs = strings.Fields(`plan exec cp forward scale update rollback move top usage
-	import queue token access snapshot debug init join doctor `)
+	import token access snapshot debug init join doctor `)
 
 func laterCommand(name string) *cobra.Command {
 	return &cobra.Command{

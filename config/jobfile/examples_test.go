@@ -46,7 +46,13 @@ func TestExamplesAndDocumentsParse(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if isExample {
+		switch {
+		case isExample && queuefile.IsQueueFile(inside, src):
+			if _, diags := queuefile.Parse(inside, src); diags.HasErrors() {
+				t.Errorf("%s: %v", inside, diags)
+			}
+			return nil
+		case isExample:
 			check(inside, src)
 			return nil
 		}

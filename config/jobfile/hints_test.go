@@ -122,6 +122,7 @@ func TestWhatPeopleAreToldToWriteIsRight(t *testing.T) {
 		switch name := entry.Name(); {
 		case entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "queuefile" || name == "bin"):
 			return filepath.SkipDir
+		case inside == filepath.Join("docs", "queues.md"): // of another file, whose test reads it
 		case inside == "README.md" || filepath.Dir(inside) == "docs" && strings.HasSuffix(name, ".md"):
 			text, err := os.ReadFile(path)
 			if err != nil {

@@ -232,6 +232,62 @@ func TestAServersRefusalIsShownAtItsLine(t *testing.T) {
 	}
 }
 
+// What the documentation shows can be applied; the example too.
+func TestWhatTheDocumentationShowsIsValid(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/queues.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(doc), "```hcl\n")[1:]
+	if len(blocks) < 2 {
+		t.Fatalf("%d blocks of HCL", len(blocks))
+	}
+	for _, block := range blocks {
+		src, _, _ := strings.Cut(block, "```")
+		if _, diags := Parse("docs/queues.md", []byte(src)); diags.HasErrors() {
+			t.Errorf("%v\n%s", diags, src)
+		}
+	}
+	for _, b := range []*schema.Body{&queueTable, &schedulingTable} {
+		for i := range b.Attrs {
+			if a := &b.Attrs[i]; !strings.Contains(string(doc), "| `"+a.Name+"` |") {
+				t.Errorf("docs/queues.md does not describe %s", a.Name)
+			}
+		}
+	}
+	for path, src := range files(t, "../../examples/queues.hcl", 1) {
+		if _, diags := Parse(path, src); diags.HasErrors() {
+			t.Errorf("%v", diags)
+		}
+	}
+}
+
+func TestAPlanSaysWhatAFileChanges(t *testing.T) {
+	parse := func(src string) *File {
+		file, diags := Parse("q.hcl", []byte(src))
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		return file
+	}
+	old := parse("queue \"a\" {\n  gpus = 8\n}\nqueue \"b\" {\n}\nqueue \"default\" {\n  max_gpus = 4\n}\n")
+	now := parse("queue \"a\" {\n  gpus = { H100 = 16 }\n  weight = 2\n  queue \"c\" {\n    max_running = 3\n  }\n}\nscheduling {\n  order = \"fifo\"\n}\n")
+	var got []string
+	for _, c := range Diff(old, now) {
+		got = append(got, c.String())
+	}
+	want := []string{
+		"queue a: weight 1 → 2", "queue a: gpus 8 → 16 H100", "queue a/c: added", "queue a/c: max_running (as usual) → 3",
+		"queue b: removed", "queue default: max_gpus 4 → (as usual)", "scheduling: order fair → fifo",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if same := Diff(now, now); len(same) > 0 {
+		t.Errorf("%v", same)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/*/*.hcl")
 	for _, path := range paths {

@@ -8,16 +8,20 @@ import (
 	"github.com/musterhpc/muster"
 )
 
-func (c *ApplyQueues) check(s *State) *muster.Error {
+func (c *ApplyQueues) check(s *State) *muster.Error { return s.t.takes(c) }
+
+// Takes says why the state as it is would refuse a tree of queues, or nil.
+func (s *Snapshot) Takes(c *ApplyQueues) *muster.Error { return s.t.takes(c) }
+
+func (t *tables) takes(c *ApplyQueues) *muster.Error {
 	if err := muster.CheckQueues(c.Queues, &c.Policy); err != nil {
 		return err
 	}
-	for q := range s.t.queues.all() {
+	for q := range t.queues.all() {
 		if q.Name != muster.DefaultQueue && !c.keeps(q.Name) {
-			if n := s.t.liveIn(q.Name); n > 0 {
-				err := muster.Errorf(muster.KindConflict, "queue %q cannot be removed: %s in it", q.Name, jobsHave(n)).
+			if n := t.liveIn(q.Name); n > 0 {
+				return muster.Errorf(muster.KindConflict, "queue %q cannot be removed: %s in it", q.Name, jobsHave(n)).
 					WithHint("Keep it in the file until they have ended, or cancel them: muster ps -A -q %s", q.Name)
-				return err
 			}
 		}
 	}
