@@ -16,6 +16,7 @@ type Node struct {
 	Boot     string // boot id
 	Instance string // of the worker's data directory
 	Session  string // of its registration: each stream to a server begins with a new one
+	Number   uint64 // of that session: it grows with each of one data directory, over reboots too; 0 = not told
 	Epoch    Epoch  // in which it last sent its complete list; placeable only when it is the cluster's
 	Lost     bool   // its leases ran out, or it was fenced; until it registers again
 	Reason   string // why it is lost

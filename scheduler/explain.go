@@ -21,6 +21,9 @@ type Explained struct {
 	Never      bool     // no set of known nodes, however free, could hold it
 	Reasons    []Reason // what does not do now, then what can never do
 	Note       string   // what else there is to say
+
+	// When it is expected to start: if what runs ends as jobs of its kind do, and if it needs all its time. 0 = not known.
+	Earliest, Latest muster.Time
 }
 
 // Reason is one reason why nodes do not do.
@@ -64,9 +67,8 @@ func (v *View) Explain(id muster.JobID, signals Signals, now muster.Time) (Expla
 	defer p.rollback(0)
 	v.learn(s)
 	k, free := p.blocked(s)
-	if free {
-		e.Note = "there is room: it starts with the next pass"
-	}
+	look := v.open(signals, now).look(job, s)
+	e.Earliest, e.Latest, e.Note = look.earliest, look.latest, look.note(v, now, free)
 	a := account{v: v, s: s, q: question{r: &s.requests[k], ranks: 1, signals: &signals, v: v}}
 	if a.q.r.within == "node" {
 		a.q.ranks = a.q.r.count

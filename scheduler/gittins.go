@@ -13,10 +13,11 @@ import (
 // chance to be done soon for the time it takes to see: the Gittins index, which is optimal where jobs can be preempted (Gittins
 // 1979; for jobs of unknown length on a cluster, Tiresias, NSDI'19).
 
-// kind is jobs that are taken to be alike: of a user and with a number of GPUs. With User "" of all users, with gpus < 0 of any number.
+// kind is jobs that are taken to be alike: of a user, a stem of names and a number of GPUs. With user or stem "" of all of them, with
+// gpus < 0 of any number.
 type kind struct {
-	user string
-	gpus int64
+	user, stem string
+	gpus       int64
 }
 
 // enoughEnded is how many jobs of a kind must have ended, for it to stand for itself.
@@ -49,7 +50,7 @@ func (a *agenda) readAges() {
 		if age <= 0 {
 			return
 		}
-		for _, of := range [...]kind{{user, gpus}, {"", gpus}, {"", -1}} {
+		for _, of := range [...]kind{{user, "", gpus}, {"", "", gpus}, {"", "", -1}} {
 			k.ages[of] = append(k.ages[of], age)
 		}
 	}
@@ -70,13 +71,10 @@ func (a *agenda) readAges() {
 // livesOf is the closest kind of a job of which enough is known.
 func (a *agenda) livesOf(user string, gpus int64) *lives {
 	k := &a.kinds
-	if k.known == nil {
-		a.readAges()
-	}
-	own := kind{user, gpus}
+	own := kind{user, "", gpus}
 	of, ok := k.chosen[own]
 	if !ok {
-		for _, of = range [...]kind{own, {"", gpus}, {"", -1}} {
+		for _, of = range [...]kind{own, {"", "", gpus}, {"", "", -1}} {
 			if a.read(of).count >= enoughEnded {
 				break
 			}
@@ -89,6 +87,9 @@ func (a *agenda) livesOf(user string, gpus int64) *lives {
 // read counts the lives of a kind.
 func (a *agenda) read(of kind) *lives {
 	k := &a.kinds
+	if k.known == nil {
+		a.readAges()
+	}
 	if l := k.known[of]; l != nil {
 		return l
 	}
@@ -102,7 +103,7 @@ func (a *agenda) read(of kind) *lives {
 		}
 	}
 	if of.gpus >= 0 {
-		if row, ok := a.v.snapshot.History(of.user, "", int((of.gpus+999)/1000), ""); ok {
+		for row := range a.v.snapshot.History(of.user, of.stem, int((of.gpus+999)/1000)) {
 			count(row)
 		}
 	} else {

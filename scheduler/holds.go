@@ -29,18 +29,6 @@ func (a *agenda) holdPlaces() {
 	}
 }
 
-// unholdAll gives all of it back.
-func (a *agenda) unholdAll() {
-	kept := a.kept
-	a.kept = nil
-	for i := range a.holds {
-		for t := range a.holds[i].takes {
-			a.change(&a.holds[i].takes[t], -1)
-		}
-	}
-	a.kept = kept
-}
-
 // tryHeld starts a job for which places are held as soon as its victims have left them, there or anywhere.
 func (a *agenda) tryHeld(h head) verdict {
 	at := -1
@@ -68,7 +56,7 @@ func (a *agenda) tryHeld(h head) verdict {
 	}
 	if placed, ok := a.gang(b.shape, job); ok {
 		hold.takes = nil
-		lasts := a.v.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
+		lasts := a.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
 		a.start(b, job, placed, a.now.Add(lasts))
 		return jobDone
 	}

@@ -143,7 +143,7 @@ func (a *agenda) ahead(x, y *line) bool {
 	}
 	switch {
 	case a.policy.Order == muster.OrderShortest:
-		px.priority, py.priority, px.fresh, py.fresh = 0, 0, 0, 0
+		px.fresh, py.fresh = 0, 0
 	case a.policy.FairShare:
 		if c := x.queue.branch.compare(y.queue.branch); c != 0 {
 			return c < 0
@@ -174,6 +174,7 @@ func (a *agenda) placeOf(b *bucket, job muster.JobID, count int) place {
 	}
 	switch {
 	case a.policy.Order == muster.OrderShortest:
+		p.priority = 0
 		p.value = a.value(b.key.user.name, b.shape.gpuMilli, b.key.limit, b.past.done, false)
 	case a.byShare:
 		p.value = b.key.user.share

@@ -27,6 +27,7 @@ type evictions struct {
 	chosen  map[*running]bool  // victims of this pass
 	order   []*running         // the same, in order
 	holds   []take             // for whom they are stopped
+	taken   []take             // what of that is taken already
 	since   muster.Time        // no earlier than this may a pass stop anything
 	worst   float64            // the highest value of what runs and may be stopped by remaining time
 	counted bool
@@ -93,7 +94,9 @@ func (a *agenda) immune(r *running) bool {
 // mayStop says whether the policy lets a job that waits stop one that runs, and why in one word. The victim is not immune.
 func (a *agenda) mayStop(h *head, r *running) (why string, ok bool) {
 	q, u := h.bucket.key.user.queue, r.queue
-	if q == u {
+	byTime := a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest
+	if q == u && !byTime { // by time priority counts for nothing: two orders at once would stop jobs in a circle
+
 		if r.job.Priority > h.bucket.key.priority {
 			return "", false
 		}
@@ -101,7 +104,7 @@ func (a *agenda) mayStop(h *head, r *running) (why string, ok bool) {
 			return "priority", true
 		}
 	}
-	if a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest {
+	if byTime {
 		switch {
 		case h.tier == tierWide:
 			return "wide", true
@@ -167,8 +170,7 @@ func (a *agenda) preempt(h *head, job *muster.Job) bool {
 	if len(e.order) >= maxVictims || s.noVictims == a.number && s.noVictimsOf == h.bucket.key.user.queue {
 		return false
 	}
-	if h.tier == tierCommon && a.policy.Order == muster.OrderShortest && h.value >= e.worst && a.policy.Preemption == muster.PreemptShortest &&
-		!a.lowerPriority(h) {
+	if h.tier == tierCommon && a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest && h.value >= e.worst {
 		return false
 	}
 	if e.since > a.now {
@@ -204,16 +206,6 @@ func (a *agenda) makeRoom(h *head, s *shape) ([]state.RankPlacement, []*running,
 		return nil, nil, false
 	}
 	return a.commit(s, model, &sc), victims, true
-}
-
-// lowerPriority says whether something of a lower priority runs in a job's own queue.
-func (a *agenda) lowerPriority(h *head) bool {
-	for _, r := range a.v.running {
-		if r.queue == h.bucket.key.user.queue && r.job.Priority < h.bucket.key.priority {
-			return true
-		}
-	}
-	return false
 }
 
 // future is how the nodes will be when all have left that are asked to, and those run that they are stopped for.
@@ -387,6 +379,7 @@ func (a *agenda) stopFor(h *head, job *muster.Job, ranks []state.RankPlacement, 
 		t.shares = n.canShare(t.shares)
 		t.cores, t.memory = max(0, min(t.cores, n.cores)), max(0, min(t.memory, n.memory))
 		a.change(&t, 1)
+		e.taken = append(e.taken, t)
 	}
 }
 

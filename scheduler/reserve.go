@@ -136,7 +136,7 @@ func (a *agenda) releases() []release {
 	if !a.timed {
 		a.timed = true
 		for _, r := range a.v.running {
-			a.timeline = append(a.timeline, release{at: a.v.endOf(r, a.now), number: r.job.ID, job: r})
+			a.timeline = append(a.timeline, release{at: a.endOf(r), number: r.job.ID, job: r})
 		}
 		slices.SortFunc(a.timeline, release.compare)
 	}
@@ -330,6 +330,8 @@ func (a *agenda) runnable(s *shape) bool {
 	if s.judged != v.nodesVersion {
 		a.setLevel(0)
 		mark := len(a.undo)
+		kept := a.kept
+		a.kept = nil // all is given back: what is held, and what this pass has taken, too
 		for _, r := range a.v.running {
 			takes := r.takes()
 			for t := range takes {
@@ -343,7 +345,14 @@ func (a *agenda) runnable(s *shape) bool {
 				}
 			}
 		}
-		a.unholdAll()
+		for i := range a.holds {
+			for t := range a.holds[i].takes {
+				a.change(&a.holds[i].takes[t], -1)
+			}
+		}
+		for i := range a.evict.taken {
+			a.change(&a.evict.taken[i], -1)
+		}
 		sc := scope{}
 		for _, q := range v.queues {
 			for _, b := range q.buckets {
@@ -354,6 +363,7 @@ func (a *agenda) runnable(s *shape) bool {
 			}
 		}
 		a.rollback(mark)
+		a.kept = kept
 	}
 	return s.runs
 }

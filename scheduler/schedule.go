@@ -68,26 +68,31 @@ type agenda struct {
 func Schedule(v *View, signals Signals, now muster.Time) Plan {
 	a := v.open(signals, now)
 	defer a.rollback(0)
+	a.decide()
+	return a.plan
+}
+
+// decide makes the pass. What it takes and plans is there until it is rolled back.
+func (a *agenda) decide() {
 	a.holdPlaces()
 	a.claims()
 	a.queueUp()
 	for {
 		turn := a.turn()
 		if turn < 0 {
-			break
+			return
 		}
 		l := &a.lines[turn]
-		verdict := a.consider(l, l.heads[0])
-		if verdict == planFull {
+		switch verdict := a.consider(l, l.heads[0]); verdict {
+		case planFull:
 			a.plan.More = true
-			break
+			return
+		case nobodyElse:
+			return
+		default:
+			a.next(l, verdict == bucketDone)
 		}
-		if verdict == nobodyElse {
-			break
-		}
-		a.next(l, verdict == bucketDone)
 	}
-	return a.plan
 }
 
 // verdict says how the pass goes on after a job.
@@ -145,7 +150,7 @@ func (a *agenda) consider(l *line, h head) verdict {
 	if a.atLimit(b) {
 		return bucketDone
 	}
-	lasts := a.v.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
+	lasts := a.expected(b.key.user.name, b.key.kin, s.gpuMilli, b.key.limit, b.past.done)
 	end := a.now.Add(lasts)
 	if s.failed == a.number && end >= s.failedEnd {
 		return a.blocked(h, lasts)

@@ -17,6 +17,7 @@ type world struct {
 	index muster.Index
 	snap  *state.Snapshot
 	view  *View
+	clock muster.Time // when it is; 0: by the entry
 }
 
 // tester is what testing.TB and rapid.T share.
@@ -49,7 +50,7 @@ func (w *world) apply(commands ...state.Command) []state.Result {
 
 func (w *world) applyAnyway(commands ...state.Command) []state.Result {
 	w.index++
-	results, changed := w.state.Apply(state.Entry{Stamp: 1_000_000 + muster.Time(w.index), Commands: commands}, w.index, term)
+	results, changed := w.state.Apply(state.Entry{Stamp: max(w.clock, 1_000_000+muster.Time(w.index)), Commands: commands}, w.index, term)
 	w.snap = w.state.Snapshot()
 	w.view.Advance(w.snap, changed)
 	return results

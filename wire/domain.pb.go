@@ -2025,6 +2025,7 @@ type Node struct {
 	NextPort       uint32                 `protobuf:"varint,26,opt,name=next_port,json=nextPort,proto3" json:"next_port,omitempty"`
 	Removed        bool                   `protobuf:"varint,27,opt,name=removed,proto3" json:"removed,omitempty"`
 	SetLabels      []*SetLabel            `protobuf:"bytes,28,rep,name=set_labels,json=setLabels,proto3" json:"set_labels,omitempty"`
+	Number         uint64                 `protobuf:"varint,39,opt,name=number,proto3" json:"number,omitempty"`
 	Shared         []*SlotShare           `protobuf:"bytes,40,rep,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2254,6 +2255,13 @@ func (x *Node) GetSetLabels() []*SetLabel {
 		return x.SetLabels
 	}
 	return nil
+}
+
+func (x *Node) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 func (x *Node) GetShared() []*SlotShare {
@@ -3443,7 +3451,7 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x15\n" +
 	"\x06bus_id\x18\x04 \x01(\tR\x05busId\x12\x16\n" +
 	"\x06health\x18\x05 \x01(\rR\x06health\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc6\x06\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xde\x06\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3477,7 +3485,8 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\tnext_port\x18\x1a \x01(\rR\bnextPort\x12\x18\n" +
 	"\aremoved\x18\x1b \x01(\bR\aremoved\x122\n" +
 	"\n" +
-	"set_labels\x18\x1c \x03(\v2\x13.muster.v1.SetLabelR\tsetLabels\x12,\n" +
+	"set_labels\x18\x1c \x03(\v2\x13.muster.v1.SetLabelR\tsetLabels\x12\x16\n" +
+	"\x06number\x18' \x01(\x04R\x06number\x12,\n" +
 	"\x06shared\x18( \x03(\v2\x14.muster.v1.SlotShareR\x06shared\"3\n" +
 	"\tSlotShare\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x12\n" +

@@ -40,6 +40,7 @@ type Agent struct {
 	machine    *step.Machine // decides; what follows from it the hands do
 	supervisor Supervisor    // nil: none, one is being started
 	session    *session      // nil: none
+	sessions   uint64        // number of the newest: that of this agent's life, then counted
 	swept      time.Time
 	cpu        cpuMeter
 }
@@ -110,6 +111,11 @@ func (a *Agent) remember(ctx context.Context) (step.History, error) {
 	if a.id, err = identify(a.store, a.cfg.Name, a.cfg.Simulate != nil); err != nil {
 		return step.History{}, err
 	}
+	life, err := a.store.life(time.Now())
+	if err != nil {
+		return step.History{}, fmt.Errorf("data directory: %w", err)
+	}
+	a.sessions = life << 24
 	if a.account, err = ownAccount(); err != nil {
 		return step.History{}, err
 	}

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/musterhpc/muster"
 )
@@ -87,6 +89,18 @@ func (s *store) join(cluster string) error {
 	}
 	return muster.Errorf(muster.KindConflict, "this worker belongs to cluster %s, and the server to %s", known, cluster).
 		WithHint("To move the machine for good, stop the worker and move %s away", s.dir)
+}
+
+// life numbers this agent among all that ran over the data directory: later ones have higher numbers, even when the directory
+// was put back from a copy of long ago, as far as the machine's clock tells.
+func (s *store) life(now time.Time) (uint64, error) {
+	text, err := s.read("life")
+	if err != nil {
+		return 0, err
+	}
+	before, _ := strconv.ParseUint(text, 10, 64) // none, or not ours: the clock tells
+	life := max(before+1, uint64(max(now.Unix(), 0)))
+	return life, s.write("life", strconv.FormatUint(life, 10))
 }
 
 // servers are the addresses that were learnt.

@@ -37,6 +37,26 @@ func TestAnAgentThatStartsAgainFindsItsTasksAndStartsNothingTwice(t *testing.T) 
 	}
 }
 
+// A server may read what an agent said long after: it must tell which hello came first.
+func TestSessionsAreNumberedOverAgents(t *testing.T) {
+	s := serve(t)
+	n := newNode(t, s)
+	last := uint64(0)
+	for range 2 {
+		end := n.agent()
+		for range 2 {
+			c := s.accept(t)
+			if number := c.hello.GetNode().GetNumber(); number <= last {
+				t.Errorf("session %d after %d", number, last)
+			} else {
+				last = number
+			}
+			c.send(&wire.ToWorker{Message: &wire.ToWorker_Error{Error: &wire.Error{Message: "bye"}}})
+		}
+		end()
+	}
+}
+
 // The agent died between the intent and the fork, or the supervisor died too: nobody can tell, so it is never started again.
 func TestAnIntentWithoutAProcessIsAnEndedAttempt(t *testing.T) {
 	s := serve(t)

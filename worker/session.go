@@ -169,7 +169,8 @@ func (a *Agent) converse(parent context.Context, server string) (welcomed bool, 
 func (a *Agent) sessionOpened(s *session) {
 	a.session = s
 	node := a.node
-	node.Session = crand.Text() // what was decided about an earlier registration must not hit this one
+	a.sessions++
+	node.Session, node.Number = crand.Text(), a.sessions // what was decided about an earlier registration must not hit this one
 	s.talk = a.machine.SessionOpened(&node)
 }
 

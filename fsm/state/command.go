@@ -130,7 +130,9 @@ type ApplyQueues struct {
 // that nothing of the old one runs. Another Instance in the same boot is refused while allocations live: their supervisor may.
 //
 // Replaces is the session that the node had when the hello came in, NoSession when it had none; "" = not known. When the node
-// has begun another since, the hello was overtaken on its way and says nothing of what is: it is refused.
+// has begun another since, the hello was overtaken on its way and says nothing of what is: it is refused. So is one whose Number
+// is below that of the session which its data directory began: a server that slept may read a hello long after it was said,
+// and by then know the session that came after it.
 type RegisterNode struct {
 	Node     muster.Node // descriptive fields only; ID, Epoch, Lost, Drain and the derived ones are the state's
 	Seen     muster.Version

@@ -321,6 +321,26 @@ func TestAHelloThatAnotherHasOvertakenEndsNothing(t *testing.T) {
 	w.refuse(&first, muster.KindUnavailable)
 }
 
+// A server that slept reads the hello of the boot before when it wakes, and knows the session that came after it by then.
+func TestAHelloThatWasSaidBeforeTheNodesSessionEndsNothing(t *testing.T) {
+	w := newStory(t)
+	m := machine("gpu-01", 8)
+	m.Session, m.Number = "session-1", 1
+	w.register(m)
+	old, again := m, m
+	old.Session, old.Number = "session-2", 2
+	again.Boot, again.Session, again.Number = "boot-2", "session-3", 3
+	w.do(&RegisterNode{Node: again, Replaces: "session-1"})
+	id := w.submit(gang("train", 1, 8))
+	rank := w.run(id, "gpu-01")[0]
+	w.refuse(&RegisterNode{Node: old, Replaces: "session-3"}, muster.KindUnavailable)
+	w.expect(id, muster.JobRunning)
+	again.Session, again.Number = "session-4", 4
+	w.do(&RegisterNode{Node: again, Replaces: "session-3", Seen: w.snapshot().Version(),
+		Allocs: []muster.AllocReport{{ID: rank.ID, Phase: muster.AllocRunning}}})
+	w.expect(id, muster.JobRunning)
+}
+
 func TestANewBootProvesThatNothingRuns(t *testing.T) {
 	w := newStory(t)
 	w.register(machine("gpu-01", 8))

@@ -15,6 +15,9 @@ func (c *RegisterNode) check(s *State) *muster.Error {
 	if known != nil && !known.Removed && c.Replaces != "" && known.Session != c.Replaces && known.Session != n.Session {
 		return muster.Errorf(muster.KindUnavailable, "the worker on %s has begun another session since it said hello", n.Name)
 	}
+	if known != nil && known.Instance == n.Instance && n.Number != 0 && n.Number < known.Number {
+		return muster.Errorf(muster.KindUnavailable, "the worker on %s said this hello before the one that began its session", n.Name)
+	}
 	if known != nil && known.Allocs > 0 {
 		switch {
 		case known.Hardware != n.Hardware:
@@ -139,7 +142,8 @@ func (s *State) addNode(name string) *muster.Node {
 
 // describeNode takes over what a worker says of its machine, and counts anew what is free of it.
 func (s *State) describeNode(n *muster.Node, told *muster.Node) {
-	n.Address, n.IP, n.Hardware, n.Boot, n.Instance, n.Session = told.Address, told.IP, told.Hardware, told.Boot, told.Instance, told.Session
+	n.Address, n.IP, n.Hardware, n.Boot, n.Instance = told.Address, told.IP, told.Hardware, told.Boot, told.Instance
+	n.Session, n.Number = told.Session, told.Number
 	n.MilliCores, n.Memory, n.Fencing, n.Version = told.MilliCores, told.Memory, told.Fencing, told.Version
 	n.LabelOver(told.Labels, n.SetLabels)
 	n.PortLow, n.PortHigh, n.Cost = told.PortLow, told.PortHigh, told.Cost

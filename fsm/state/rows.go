@@ -148,6 +148,10 @@ func writeNode(e *encoder, n *muster.Node) {
 	if n.Removed {
 		e.later(1)
 	}
+	if n.Number > 0 {
+		e.later(39)
+		e.uint(n.Number)
+	}
 	if len(n.SetLabels) > 0 {
 		e.later(2)
 		e.uint(uint64(len(n.SetLabels)))

@@ -198,9 +198,15 @@ func (s *Snapshot) Holds() iter.Seq[*HoldRow] { return s.t.holds.all() }
 // Usage yields what users hold and have used, by queue and user.
 func (s *Snapshot) Usage() iter.Seq[*UsageRow] { return s.t.usage.all() }
 
-// History gives how long jobs of a kind ran.
-func (s *Snapshot) History(user, stem string, gpus int, model string) (*HistoryRow, bool) {
-	return found(s.t.history.get(historyKey{user, stem, gpus, model}))
+// History yields how long jobs of a kind ran, by GPU model where they are told apart.
+func (s *Snapshot) History(user, stem string, gpus int) iter.Seq[*HistoryRow] {
+	return func(yield func(*HistoryRow) bool) {
+		for r := range s.t.history.from(historyKey{user: user, stem: stem, gpus: gpus}) {
+			if r.User != user || r.Stem != stem || r.GPUs != gpus || !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // Everybodys yields how long jobs ran by their number of GPUs, of all users and names together.

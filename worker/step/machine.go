@@ -75,6 +75,9 @@ type Hands interface {
 	Warn(message string, args ...any)
 }
 
+// Disowned is the reason of a stop that nobody asked for: the allocation is gone for the servers.
+const Disowned = "the servers do not know it any more"
+
 // retryAfter is when what failed is tried again.
 const retryAfter = time.Second
 
@@ -158,7 +161,7 @@ func (m *Machine) perform(t *task, what action) {
 		case doStop:
 			m.stop(t, t.desired().Stop)
 		case doKill:
-			m.stop(t, muster.Stop{Mode: muster.StopKill, Class: muster.ClassNode, Reason: "the servers do not know it any more"})
+			m.stop(t, muster.Stop{Mode: muster.StopKill, Class: muster.ClassNode, Reason: Disowned})
 		}
 	}
 }
