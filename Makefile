@@ -7,7 +7,7 @@ GO      := go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 PROTOS  := wire/domain.proto wire/log.proto wire/worker.proto wire/api.proto
 
-.PHONY: build demo test race lint bench chaos generate check
+.PHONY: build demo test race lint bench chaos simulate-faults generate check
 
 build: ## bin/muster
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
@@ -45,6 +45,11 @@ RUN      := TestChaos
 chaos: ## a cluster under faults, for DURATION, judged; SEED=… plays a plan again, RUN=TestStory runs the stories; needs root: docs/chaos.md
 	SEED=$(SEED) DURATION=$(DURATION) FAULTS=$(FAULTS) EVIDENCE=$(EVIDENCE) RACE=$(RACE) \
 		$(GO) test -tags $(TAGS),chaos -timeout 24h -count 1 ./test/chaos -run '^$(RUN)' -v
+
+SEEDS := 1
+STEPS := 1
+simulate-faults: ## servers, agents and tasks in one process in virtual time under faults: SEEDS seeds from FIRST on (else from one that the clock gives), STEPS steps of each
+	FIRST=$(or $(FIRST),$(shell date +%s)) SEEDS=$(SEEDS) STEPS=$(STEPS) $(GO) test -tags $(TAGS) -timeout 24h -count 1 ./test/simulation -run TestSeeds -v
 
 generate: ## the code generated from the .proto files
 	$(GO) build -C tools -o ../bin/genproto ./genproto

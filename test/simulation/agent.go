@@ -171,7 +171,10 @@ func (a *agent) connect() {
 		st.over[0] = func() { a.closed(st) }
 		row := a.m.row
 		a.m.rejoin++
-		row.Session = fmt.Sprintf("%s-%d", a.m.name, a.m.rejoin)
+		row.Session, row.Number = fmt.Sprintf("%s-%d", a.m.name, a.m.rejoin), uint64(a.m.rejoin)
+		if a.m.w.bugs.HellosOvertake {
+			row.Number = 0
+		}
 		a.served = served
 		a.talk = a.machine.SessionOpened(&row)
 		a.machine.Turn()
@@ -272,6 +275,9 @@ func (a *agent) Start(x *step.Assignment, records []*wire.JournalRecord) {
 }
 
 func (a *agent) Stop(id muster.AllocID, stop muster.Stop) {
+	if stop.Reason == step.Disowned {
+		a.m.w.judge.disowned(a.m, id)
+	}
 	a.ask(stopWithin, func() (any, error) { return nil, a.m.super.stop(id, stop) }, func(_ any, err error) {
 		a.machine.Stopped(id, stop.Mode, err)
 		a.machine.Turn()

@@ -72,7 +72,7 @@ func (c *clients) submit(job *clientJob) {
 		return &state.Submit{Header: h, Specs: []*muster.JobSpec{spec}, Pend: true}
 	}, func(r state.Result) {
 		if r.Err != nil || len(r.Jobs) != 1 {
-			c.w.judge.fail("submission %s was refused: %v", job.plan.Name, r.Err)
+			c.w.judge.fail("durable", "submission %s was refused: %v", job.plan.Name, r.Err)
 			return
 		}
 		job.acked, job.id = true, r.Jobs[0]
@@ -97,14 +97,15 @@ func (c *clients) cancel(job *clientJob) {
 	})
 }
 
-func (c *clients) drain(node string, deadline time.Duration) {
+// drain drains a node, and takes that back after a while.
+func (c *clients) drain(node string, after time.Duration) {
 	c.request(func(h state.Header) state.Command {
-		return &state.DrainNodes{Header: h, Nodes: []string{node}, Reason: "repair", HasDeadline: true, Deadline: deadline}
-	}, func(state.Result) {})
-}
-
-func (c *clients) undrain(node string) {
-	c.request(func(h state.Header) state.Command { return &state.UndrainNodes{Header: h, Nodes: []string{node}} }, func(state.Result) {})
+		return &state.DrainNodes{Header: h, Nodes: []string{node}, Reason: "repair", HasDeadline: true, Deadline: after / 2}
+	}, func(state.Result) {
+		c.after(after, func() {
+			c.request(func(h state.Header) state.Command { return &state.UndrainNodes{Header: h, Nodes: []string{node}} }, func(state.Result) {})
+		})
+	})
 }
 
 // fenceOff says that a machine is off, and leaves it off until that is answered.

@@ -87,9 +87,7 @@ func (w *world) strike(f *Fault) {
 			}
 		}
 	case DrainMachine:
-		name := first().name
-		w.clients.drain(name, f.For/2)
-		end(func() { w.clients.undrain(name) })
+		w.clients.drain(first().name, f.For)
 	case Release:
 		w.clients.release()
 	}

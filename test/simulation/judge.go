@@ -13,6 +13,7 @@ import (
 // judge sees everything, at once and as it is, and says the first thing that breaks a promise.
 type judge struct {
 	w       *world
+	promise string // that was broken; "" = none was
 	failure string
 	at      time.Duration
 
@@ -50,6 +51,9 @@ type attemptKey struct {
 	attempt uint32
 }
 
+// atRest is the promise that everything comes to its end.
+const atRest = "rest"
+
 const (
 	checkEvery = 97          // entries between two checks of every invariant of the state
 	wakeGrace  = time.Second // in which a machine that was suspended kills what has expired
@@ -63,8 +67,10 @@ func newJudge(w *world) *judge {
 	}
 }
 
-func (j *judge) fail(format string, args ...any) {
+// fail takes in that a promise was broken. The first one counts.
+func (j *judge) fail(promise, format string, args ...any) {
 	if j.failure == "" {
+		j.promise = promise
 		j.failure, j.at = fmt.Sprintf(format, args...), j.w.now
 		j.w.say("judge", "%s", j.failure)
 	}
@@ -80,7 +86,7 @@ func (j *judge) name(id muster.AllocID) string {
 
 func (j *judge) elected(s *server) {
 	if other, ok := j.leaders[s.disk.term]; ok && other != s.number {
-		j.fail("two leaders in term %d", s.disk.term)
+		j.fail("agreement", "two leaders in term %d", s.disk.term)
 	}
 	j.leaders[s.disk.term] = s.number
 }
@@ -88,7 +94,7 @@ func (j *judge) elected(s *server) {
 // committed: an index holds one entry, for ever.
 func (j *judge) committed(s *server, index uint64, e logEntry) {
 	if term, ok := j.entries[index]; ok && term != e.term {
-		j.fail("%s has committed at index %d an entry of term %d, another server one of term %d", s.name, index, e.term, term)
+		j.fail("agreement", "%s has committed at index %d an entry of term %d, another server one of term %d", s.name, index, e.term, term)
 	}
 	j.entries[index] = e.term
 }
@@ -98,7 +104,7 @@ func (j *judge) applied(s *server, index uint64, changed state.Changed) {
 	snapshot := s.snapshot()
 	if digest, ok := j.digests[index]; ok {
 		if digest != snapshot.Digest() {
-			j.fail("%s has another state at index %d than another server", s.name, index)
+			j.fail("agreement", "%s has another state at index %d than another server", s.name, index)
 		}
 		return
 	}
@@ -118,7 +124,7 @@ func (j *judge) applied(s *server, index uint64, changed state.Changed) {
 
 func (j *judge) check(s *server) {
 	if err := s.snapshot().CheckInvariants(); err != nil {
-		j.fail("%s: %v", s.name, err)
+		j.fail("invariants", "%s: %v", s.name, err)
 	}
 }
 
@@ -126,16 +132,16 @@ func (j *judge) look(snapshot *state.Snapshot, id muster.JobID) {
 	job, ok := snapshot.Job(id)
 	if was := j.jobs[id]; was != nil {
 		if ok && !reflect.DeepEqual(was, job) {
-			j.fail("job %d had ended as %s, and is %s", id, was.Phase, job.Phase)
+			j.fail("final", "job %d had ended as %s, and is %s", id, was.Phase, job.Phase)
 		}
 		return
 	}
 	if !ok {
-		j.fail("job %d is gone, and has not ended", id)
+		j.fail("durable", "job %d is gone, and has not ended", id)
 		return
 	}
 	if first, known := j.named[job.Name]; known && first != id {
-		j.fail("submission %s made two jobs, %d and %d", job.Name, first, id)
+		j.fail("submitted once", "submission %s made two jobs, %d and %d", job.Name, first, id)
 	}
 	j.named[job.Name] = id
 	if job.Phase.Terminal() {
@@ -153,7 +159,7 @@ func (j *judge) look(snapshot *state.Snapshot, id muster.JobID) {
 		switch {
 		case seen.ended != nil:
 			if *seen.ended != *a {
-				j.fail("allocation %s had ended, and has changed", j.name(a.ID))
+				j.fail("final", "allocation %s had ended, and has changed", j.name(a.ID))
 			}
 		case a.Phase == muster.AllocEnded:
 			seen.ended = a
@@ -167,18 +173,18 @@ func (j *judge) look(snapshot *state.Snapshot, id muster.JobID) {
 func (j *judge) freed(a *muster.Allocation, seen *allocSeen) {
 	p := j.alive[a.ID]
 	if p != nil && !j.excused(p.m) {
-		j.fail("the state holds %s to have ended (%s, %s), and its process runs on %s", j.name(a.ID), a.Class, a.Message, p.m.name)
+		j.fail("one owner", "the state holds %s to have ended (%s, %s), and its process runs on %s", j.name(a.ID), a.Class, a.Message, p.m.name)
 		return
 	}
 	if p = seen.process; p == nil {
 		if a.Class == muster.ClassNone || a.Class == muster.ClassExit {
-			j.fail("the state says of %s that it exited with code %d, and it never ran", j.name(a.ID), a.ExitCode)
+			j.fail("exits", "the state says of %s that it exited with code %d, and it never ran", j.name(a.ID), a.ExitCode)
 		}
 		return
 	}
 	switch own := p.signal == 0; {
 	case a.Class == muster.ClassNone && (!own || p.code != 0), a.Class == muster.ClassExit && own && p.code != a.ExitCode:
-		j.fail("the state says of %s that it exited with code %d, and it did with code %d, signal %d", j.name(a.ID), a.ExitCode, p.code, p.signal)
+		j.fail("exits", "the state says of %s that it exited with code %d, and it did with code %d, signal %d", j.name(a.ID), a.ExitCode, p.code, p.signal)
 	}
 }
 
@@ -194,7 +200,7 @@ func (j *judge) woke(m *machine) {
 		}
 		for _, id := range sortedIDs(m.procs) {
 			if seen := j.allocs[id]; seen != nil && seen.ended != nil {
-				j.fail("%s has ended for the state, and runs on %s, which woke a second ago", j.name(id), m.name)
+				j.fail("one owner", "%s has ended for the state, and runs on %s, which woke a second ago", j.name(id), m.name)
 			}
 		}
 	})
@@ -203,7 +209,7 @@ func (j *judge) woke(m *machine) {
 func (j *judge) ready(id muster.AllocID) {
 	seen := j.allocs[id]
 	if seen == nil {
-		j.fail("%s is ready, and no server has placed it", id)
+		j.fail("started once", "%s is ready, and no server has placed it", id)
 		return
 	}
 	key := attemptKey{seen.job, seen.attempt}
@@ -221,25 +227,25 @@ func (j *judge) forked(p *process, a *step.Assignment) {
 	seen := j.allocs[p.id]
 	switch {
 	case seen == nil:
-		j.fail("%s starts on %s, and no server has placed it", p.id, p.m.name)
+		j.fail("started once", "%s starts on %s, and no server has placed it", p.id, p.m.name)
 		return
 	case seen.started:
-		j.fail("%s starts a second time, on %s", j.name(p.id), p.m.name)
+		j.fail("started once", "%s starts a second time, on %s", j.name(p.id), p.m.name)
 	case seen.ended != nil && !j.excused(p.m):
-		j.fail("%s starts on %s, and has ended for the state", j.name(p.id), p.m.name)
+		j.fail("one owner", "%s starts on %s, and has ended for the state", j.name(p.id), p.m.name)
 	}
 	seen.started, seen.process = true, p
 	for _, id := range sortedIDs(j.alive) {
 		other := j.alive[id]
 		if other.rank == p.rank && !j.excused(other.m) {
-			j.fail("%s starts on %s while %s still runs on %s", j.name(p.id), p.m.name, j.name(id), other.m.name)
+			j.fail("no overlap", "%s starts on %s while %s still runs on %s", j.name(p.id), p.m.name, j.name(id), other.m.name)
 		}
 		if other.m == p.m && other.slots&p.slots != 0 {
-			j.fail("%s starts on slots of %s that %s still uses", j.name(p.id), p.m.name, j.name(id))
+			j.fail("one owner", "%s starts on slots of %s that %s still uses", j.name(p.id), p.m.name, j.name(id))
 		}
 	}
 	if ready := len(j.ranks[attemptKey{seen.job, seen.attempt}]); ready < len(a.Peers) && len(a.Peers) > 1 {
-		j.fail("%s starts when %d of %d ranks of its gang have been ready", j.name(p.id), ready, len(a.Peers))
+		j.fail("all or none", "%s starts when %d of %d ranks of its gang have been ready", j.name(p.id), ready, len(a.Peers))
 	}
 	j.alive[p.id] = p
 }
@@ -253,7 +259,14 @@ func (j *judge) died(p *process) {
 // reported is what an agent says of an end.
 func (j *judge) reported(m *machine, end muster.AllocReport, _ bool) {
 	if p := j.alive[end.ID]; p != nil && p.m == m {
-		j.fail("the agent on %s says that %s has ended, and its process runs", m.name, j.name(end.ID))
+		j.fail("exits", "the agent on %s says that %s has ended, and its process runs", m.name, j.name(end.ID))
+	}
+}
+
+// disowned is that an agent kills what the servers are said not to know any more.
+func (j *judge) disowned(m *machine, id muster.AllocID) {
+	if seen := j.allocs[id]; seen != nil && seen.ended == nil && j.alive[id] != nil {
+		j.fail("no older view", "the agent on %s kills %s as unknown to the servers, and no server holds it to have ended", m.name, j.name(id))
 	}
 }
 
@@ -263,7 +276,7 @@ func (j *judge) cancelled(job *JobPlan, id muster.JobID) {
 	j.w.wire.at(limit, func() {
 		for _, alloc := range sortedIDs(j.alive) {
 			if p := j.alive[alloc]; p.job == id && !j.excused(p.m) {
-				j.fail("%s runs on %s, %v after the answer to its cancel", j.name(alloc), p.m.name, limit)
+				j.fail("cancels", "%s runs on %s, %v after the answer to its cancel", j.name(alloc), p.m.name, limit)
 			}
 		}
 	})
@@ -273,7 +286,7 @@ func (j *judge) cancelled(job *JobPlan, id muster.JobID) {
 func (j *judge) rest() {
 	w := j.w
 	if w.leader() == nil {
-		j.fail("no server leads")
+		j.fail(atRest, "no server leads")
 		return
 	}
 	s := w.leader()
@@ -281,34 +294,38 @@ func (j *judge) rest() {
 	j.check(s)
 	for job := range snapshot.Jobs(0) {
 		if !job.Phase.Terminal() && job.Phase != muster.JobHeld {
-			j.fail("job %d is still %s: %s", job.ID, job.Phase, job.Reason)
+			nodes := ""
+			for n := range snapshot.Nodes() {
+				nodes += fmt.Sprintf(" %s is %s, free %s;", n.Name, n.State(), n.FreeSlots)
+			}
+			j.fail(atRest, "job %d is still %s, back-off %v;%s", job.ID, job.Phase, job.Backoff, nodes)
 		}
 	}
 	for n := range snapshot.Nodes() {
 		if n.Allocs != 0 || n.FreeSlots != n.UsableSlots() || n.FreeMilliCores != n.MilliCores || n.FreeMemory != n.Memory {
-			j.fail("%s is not free at rest: %d allocations, slots %s", n.Name, n.Allocs, n.FreeSlots)
+			j.fail(atRest, "%s is not free at rest: %d allocations, slots %s", n.Name, n.Allocs, n.FreeSlots)
 		}
 	}
 	for q := range snapshot.Queues() {
 		if q.Pending+q.Running+q.GPUs != 0 {
-			j.fail("queue %s counts %d pending, %d running, %d GPUs at rest", q.Name, q.Pending, q.Running, q.GPUs)
+			j.fail(atRest, "queue %s counts %d pending, %d running, %d GPUs at rest", q.Name, q.Pending, q.Running, q.GPUs)
 		}
 	}
 	for _, o := range w.servers {
 		if o.applied == s.applied && o.snapshot().Digest() != snapshot.Digest() {
-			j.fail("%s and %s differ at rest", o.name, s.name)
+			j.fail("agreement", "%s and %s differ at rest", o.name, s.name)
 		}
 	}
 	for _, c := range w.clients.jobs {
 		if !c.acked {
-			j.fail("submission %s was never acknowledged", c.plan.Name)
+			j.fail(atRest, "submission %s was never acknowledged", c.plan.Name)
 			continue
 		}
 		if _, ok := snapshot.Job(c.id); !ok && j.jobs[c.id] == nil {
-			j.fail("submission %s was acknowledged as job %d, which does not exist", c.plan.Name, c.id)
+			j.fail("durable", "submission %s was acknowledged as job %d, which does not exist", c.plan.Name, c.id)
 		}
 	}
 	if len(j.alive) > 0 {
-		j.fail("%d processes run at rest", len(j.alive))
+		j.fail(atRest, "%d processes run at rest", len(j.alive))
 	}
 }

@@ -303,17 +303,22 @@ func (s *server) settleRenewals() {
 }
 
 func (l *leadership) answer() {
+	var ready []func()
 	left := l.asked[:0]
 	for _, a := range l.asked {
 		select {
 		case ok := <-a.renewal.Answer:
-			a.reply(&wire.RenewBatchReply{Ok: ok, Index: uint64(l.s.snapshot().Version().Index)}, nil)
+			reply := &wire.RenewBatchReply{Ok: ok, Index: uint64(l.s.snapshot().Version().Index)}
+			ready = append(ready, func() { a.reply(reply, nil) })
 		default:
 			left = append(left, a)
 		}
 	}
 	clear(l.asked[len(left):])
 	l.asked = left
+	for _, reply := range ready { // may ask again
+		reply()
+	}
 }
 
 // wake makes jobs eligible whose delay has passed.

@@ -129,7 +129,7 @@ func (m *machine) write(records []*wire.JournalRecord, then func()) {
 	m.kernel.at(m.written-m.w.now, func() {
 		for _, r := range records {
 			if err := m.history.Apply(r); err != nil {
-				m.w.judge.fail("%s can't write its journal: %v", m.name, err)
+				m.w.judge.fail("works", "%s can't write its journal: %v", m.name, err)
 			}
 		}
 		if !early && agent.life == life {

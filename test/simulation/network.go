@@ -175,7 +175,9 @@ func (s *stream) pump(end int, d time.Duration) {
 				s.stall[end] = w.now
 			}
 			if w.now-s.stall[end] > stallMax {
-				s.end(end)
+				s.out[end] = nil
+				s.close(end)
+				s.close(1 - end)
 				return
 			}
 			s.pump(end, stallLook)
@@ -189,24 +191,23 @@ func (s *stream) pump(end int, d time.Duration) {
 	})
 }
 
-// end closes the stream at one end; the other learns of it, at once when it is told, else when it misses what should come.
+// end closes the stream at one end; the other learns of it after all that was sent, or when it misses what should come.
 func (s *stream) end(end int) {
 	if s.closed[end] {
 		return
 	}
-	s.close(end)
-	other := s.ends[1-end]
-	l := s.n.link(s.ends[end].host, other.host)
-	d := stallMax
-	if l.cut == 0 && s.ends[end].host.up {
-		d = l.latency()
+	other := 1 - end
+	if s.ends[end].host.up {
+		s.send(end, func() { s.close(other) })
+	} else {
+		p, life := s.ends[other], s.lives[other]
+		s.n.w.wire.at(stallMax, func() {
+			if p.life == life {
+				s.close(other)
+			}
+		})
 	}
-	life := s.lives[1-end]
-	s.n.w.wire.at(d, func() {
-		if other.life == life {
-			s.close(1 - end)
-		}
-	})
+	s.close(end)
 }
 
 func (s *stream) close(end int) {

@@ -90,7 +90,7 @@ func machineName(i int) string { return fmt.Sprintf("node-%d", i+1) }
 func NewPlan(seed uint64, horizon time.Duration) *Plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
 	p := &Plan{Seed: seed, Servers: []int{3, 3, 5}[r.IntN(3)], Machines: 3 + r.IntN(4), GPUs: 2 + r.IntN(3), Horizon: horizon,
-		StepDown: between(r, 500*time.Millisecond, 6*time.Second)}
+		StepDown: between(r, 500*time.Millisecond, []time.Duration{2 * time.Second, 6 * time.Second, 30 * time.Second}[r.IntN(3)])}
 	for range p.Servers + p.Machines {
 		p.Drift = append(p.Drift, 1+(r.Float64()-0.5)*0.048) // any two: under 5 % of each other
 	}
@@ -100,6 +100,9 @@ func NewPlan(seed uint64, horizon time.Duration) *Plan {
 	dense := between(r, 4*time.Second, 20*time.Second) // between faults
 	for at := between(r, 2*time.Second, dense); at < horizon-5*time.Second; at += between(r, 100*time.Millisecond, 2*dense) {
 		p.Faults = append(p.Faults, p.newFault(r, at))
+		if chance(r, 25) {
+			p.burst(r, at)
+		}
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
@@ -113,7 +116,7 @@ func (p *Plan) newJob(r *rand.Rand, at time.Duration) JobPlan {
 	}
 	if chance(r, 40) {
 		j.Ranks = 2 + r.IntN(p.Machines)
-		for j.GPUs > 0 && p.GPUs/j.GPUs*p.Machines < j.Ranks { // what can never fit waits for ever
+		for !p.fits(&j) {
 			j.GPUs--
 		}
 	}
@@ -130,9 +133,34 @@ func (p *Plan) newJob(r *rand.Rand, at time.Duration) JobPlan {
 	if chance(r, 25) {
 		j.CancelAfter = between(r, time.Millisecond, 15*time.Second)
 		j.CancelMode = []muster.StopMode{muster.StopSave, muster.StopKill}[r.IntN(2)]
+		if chance(r, 50) {
+			j.Runs = between(r, 20*time.Second, 60*time.Second)
+		}
 	}
 	return j
 }
+
+// burst lets much go wrong at once, around one server and one machine.
+func (p *Plan) burst(r *rand.Rand, at time.Duration) {
+	server, node := r.IntN(p.Servers), p.Servers+r.IntN(p.Machines)
+	for range 3 + r.IntN(4) {
+		f := p.newFault(r, at+between(r, 0, 3*time.Second))
+		f.For = between(r, 100*time.Millisecond, 6*time.Second)
+		for i, h := range f.Hosts {
+			if f.Hosts[i] = server; h >= p.Servers {
+				f.Hosts[i] = node
+			}
+		}
+		slices.Sort(f.Hosts)
+		f.Hosts = slices.Compact(f.Hosts)
+		if f.At+f.For < p.Horizon {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+}
+
+// fits says whether all ranks could ever run together: else a job waits for ever.
+func (p *Plan) fits(j *JobPlan) bool { return j.GPUs == 0 || p.GPUs/j.GPUs*p.Machines >= j.Ranks }
 
 func (p *Plan) newFault(r *rand.Rand, at time.Duration) Fault {
 	f := Fault{At: at, Kind: FaultKind(r.IntN(int(faultKinds)))}

@@ -128,7 +128,7 @@ func (s *server) start() {
 	s.role, s.leaderIs, s.votes, s.syncing, s.stalled = follower, 0, 0, false, 0
 	s.contact, s.flights, s.waiters, s.lead = duty.NewContact(), map[uint64]*flight{}, nil, nil
 	s.sessions, s.watching, s.batch, s.renewing = map[muster.NodeID]*session{}, map[*session]bool{}, nil, false
-	s.fsm = fsm.New(nil, func(m string) { s.w.judge.fail("%s stops: %s", s.name, m) })
+	s.fsm = fsm.New(nil, func(m string) { s.w.judge.fail("works", "%s stops: %s", s.name, m) })
 	s.applied, s.commit = 0, s.disk.snapAt
 	if s.disk.snapshot != nil {
 		s.restore()
@@ -139,7 +139,7 @@ func (s *server) start() {
 
 func (s *server) restore() {
 	if err := s.fsm.Restore(io.NopCloser(bytes.NewReader(s.disk.snapshot))); err != nil {
-		s.w.judge.fail("%s can't restore its snapshot: %v", s.name, err)
+		s.w.judge.fail("works", "%s can't restore its snapshot: %v", s.name, err)
 	}
 	s.applied = s.disk.snapAt
 	s.commit = max(s.commit, s.applied)
@@ -178,7 +178,7 @@ func (s *server) tick() {
 		if s.w.now-s.beat >= heartbeatEvery {
 			s.heartbeat()
 		}
-		if l := s.lead; l != nil && s.boot()-max(s.quorum(l.term), l.since) > duty.Boot(s.w.plan.StepDown) {
+		if l := s.lead; l != nil && s.boot()-max(l.contact(), l.since) > duty.Boot(s.w.plan.StepDown) {
 			s.stepDown("no majority")
 		}
 	case s.w.now-s.heard > s.patience:
@@ -399,7 +399,7 @@ func (s *server) appended(m appendMessage) {
 	}
 	match := m.prev + uint64(len(m.entries))
 	if s.w.bugs.AnswersBeforeSync {
-		s.after(200*time.Millisecond, func() { s.disk.synced = max(s.disk.synced, min(match, s.disk.last())) })
+		s.after(2*time.Second, func() { s.disk.synced = max(s.disk.synced, min(match, s.disk.last())) })
 		s.learnCommit(min(m.commit, match))
 		answer(true, match)
 		return
@@ -530,7 +530,7 @@ func (s *server) compact() {
 	}
 	var file bytes.Buffer
 	if err := fsm.WriteSnapshot(&file, s.snapshot()); err != nil {
-		s.w.judge.fail("%s can't write a snapshot: %v", s.name, err)
+		s.w.judge.fail("works", "%s can't write a snapshot: %v", s.name, err)
 		return
 	}
 	at := uint64(s.snapshot().Version().Index) // of the last command: raft's own entries leave the state's index alone

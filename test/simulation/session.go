@@ -63,6 +63,7 @@ func (v *session) end() {
 }
 
 func (v *session) refuse(err *muster.Error) {
+	v.s.w.say(v.s.name, "refuses a worker: %v", err)
 	v.send(&wire.ToWorker{Message: &wire.ToWorker_Error{Error: wire.ErrorOf(err)}})
 	v.end()
 }
@@ -82,9 +83,6 @@ func (v *session) hears(m *wire.FromWorker) {
 		v.register(m.GetHello())
 	case m.GetReport() != nil:
 		v.reports = append(v.reports, m.GetReport())
-		if v.s.w.bugs.AcknowledgesEarly {
-			v.send(&wire.ToWorker{Message: &wire.ToWorker_Ack{Ack: &wire.Ack{Seq: m.GetReport().GetSeq()}}})
-		}
 		v.commitReports()
 	case m.GetRenew() != nil:
 		renew := m.GetRenew()
@@ -102,12 +100,12 @@ func (v *session) hears(m *wire.FromWorker) {
 
 // reach waits until the local state is at least at version.
 func (v *session) reach(version muster.Version, do func()) {
-	if !v.s.snapshot().Version().Before(version) {
+	if !v.s.snapshot().Version().Before(version) || v.s.w.bugs.ServesThePast {
 		do()
 		return
 	}
 	v.s.waitApplied(uint64(version.Index), hold, func(bool) {
-		if at := v.s.snapshot().Version(); at.Before(version) && !v.s.w.bugs.ServesThePast {
+		if at := v.s.snapshot().Version(); at.Before(version) {
 			v.refuse(muster.Errorf(muster.KindUnavailable, "this server's state is at %s, and the worker has seen %s", at, version))
 			return
 		}
@@ -174,7 +172,7 @@ func (v *session) wake() {
 	}
 	reader := wire.ReaderOf(v.s.snapshot())
 	version := reader.Version()
-	if version.Before(v.newest) {
+	if version.Before(v.newest) && !v.s.w.bugs.ServesThePast {
 		return
 	}
 	v.newest = version
