@@ -30,6 +30,7 @@ type evictions struct {
 	taken   []take             // what of that is taken already
 	since   muster.Time        // no earlier than this may a pass stop anything
 	worst   float64            // the highest value of what runs and may be stopped by remaining time
+	lowest  map[*queue]int     // priority of what may be stopped
 	counted bool
 }
 
@@ -48,10 +49,13 @@ func (a *agenda) survey() {
 	if e.counted {
 		return
 	}
-	e.counted, e.chosen, e.byNode = true, map[*running]bool{}, map[int32][]onNode{}
+	e.counted, e.chosen, e.byNode, e.lowest = true, map[*running]bool{}, map[int32][]onNode{}, map[*queue]int{}
 	for _, r := range a.v.running {
 		if r.stopping() || a.immune(r) {
 			continue
+		}
+		if low, ok := e.lowest[r.queue]; !ok || r.job.Priority < low {
+			e.lowest[r.queue] = r.job.Priority
 		}
 		for _, h := range r.holds {
 			e.byNode[h.node] = append(e.byNode[h.node], onNode{r, h})
@@ -170,7 +174,7 @@ func (a *agenda) preempt(h *head, job *muster.Job) bool {
 	if len(e.order) >= maxVictims || s.noVictims == a.number && s.noVictimsOf == h.bucket.key.user.queue {
 		return false
 	}
-	if h.tier == tierCommon && a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest && h.value >= e.worst {
+	if !a.maybe(h) {
 		return false
 	}
 	if e.since > a.now {
@@ -188,6 +192,18 @@ func (a *agenda) preempt(h *head, job *muster.Job) bool {
 	}
 	a.stopFor(h, job, ranks, victims)
 	return true
+}
+
+// maybe says quickly that there can be no victims for a job.
+func (a *agenda) maybe(h *head) bool {
+	if a.policy.Order == muster.OrderShortest && a.policy.Preemption == muster.PreemptShortest {
+		return h.tier < tierCommon || h.value < a.evict.worst
+	}
+	q := h.bucket.key.user.queue
+	if low, ok := a.evict.lowest[q]; ok && low < h.bucket.key.priority {
+		return true
+	}
+	return a.quotas && q.branch.guaranteed(h.bucket.shape.gpuMilli)
 }
 
 // makeRoom finds victims for a shape, and where it would go. What it releases and takes is for the caller to roll back.
