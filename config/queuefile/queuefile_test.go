@@ -163,7 +163,7 @@ func anyFile(r *rand.Rand) *File {
 	p := &file.Policy
 	p.FairShare = r.Intn(2) == 0
 	p.Order, p.Backfill = muster.Orders[r.Intn(3)], muster.Backfills[r.Intn(3)]
-	p.Preemption, p.Objective = muster.Preemptions[r.Intn(3)], muster.Objectives[r.Intn(3)]
+	p.Preemption, p.Objective = muster.Preemptions[r.Intn(3)], muster.ObjectiveThroughput
 	p.Reservations, p.MaxPreemptions, p.WideGPUs = some(50), some(50), some(50)
 	p.HalfLife, p.Round, p.WideAfter = time.Hour+time.Duration(some(1e12)), time.Duration(some(1e12)), time.Duration(some(1e12))
 	return file

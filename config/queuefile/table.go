@@ -90,7 +90,8 @@ var schedulingTable = schema.Body{
 		{Name: "backfill", Field: "Backfill", Default: `"easy"`, Words: words(muster.Backfills), Doc: "when a later job may start first"},
 		{Name: "preemption", Field: "Preemption", Default: `"fair"`, Words: words(muster.Preemptions), Doc: "who may be stopped for whom"},
 		{Name: "half_life", Kind: schema.Duration, Field: "HalfLife", Default: `"7d"`, Doc: "of past use"},
-		{Name: "objective", Field: "Objective", Default: `"throughput"`, Words: words(muster.Objectives), Doc: "weights of the placement score"},
+		{Name: "objective", Field: "Objective", Default: `"throughput"`, Words: words(muster.Objectives[:1]),
+			Unbuilt: words(muster.Objectives[1:]), Doc: "weights of the placement score"},
 		{Name: "round", Kind: schema.Duration, Field: "Round", Default: `"0s"`, Doc: "preemption by remaining time at most this often; 0s: at every change"},
 	},
 	Blocks: []schema.Block{

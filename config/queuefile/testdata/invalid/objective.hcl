@@ -1,0 +1,3 @@
+scheduling {
+  objective = "cost"
+}
