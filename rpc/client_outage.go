@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,12 +120,18 @@ func (o *outage) err(ctx context.Context) error {
 	if o.refused != nil {
 		return o.refused
 	}
-	where, why := strings.Join(o.tried, ", "), "no answer in time"
+	where, why, hint := strings.Join(o.tried, ", "), "no answer in time", "Is the cluster running?"
 	if len(o.tried) > 1 {
 		where = "any of " + where
 	}
 	if o.last != nil {
-		why = strings.TrimPrefix(o.last.Error(), unreachable)
+		why = o.last.Error()
+		if e := (*muster.Error)(nil); errors.As(o.last, &e) {
+			if why = e.Message; e.Hint != "" {
+				hint = e.Hint
+			}
+		}
+		why = strings.TrimPrefix(why, unreachable)
 	}
-	return muster.Errorf(muster.KindUnavailable, "cannot reach %s: %s", where, why).WithHint("Is the cluster running?")
+	return muster.Errorf(muster.KindUnavailable, "cannot reach %s: %s", where, why).WithHint("%s", hint)
 }

@@ -3,6 +3,8 @@ package rpc_test
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -188,5 +190,21 @@ func TestAClientLeavesAServerThatHoldsItsRequest(t *testing.T) {
 	}
 	if n := len(c.members[2].jobs()); n != 1 {
 		t.Errorf("tried at two servers, one submission made %d jobs", n)
+	}
+}
+
+func TestAClientAtAPortOfSomethingElseSaysWhichPortItIs(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	address := web.Listener.Addr().String()
+	client, err := rpc.Dial([]string{address}, rpc.Options{Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.ListJobs(soon(t), &wire.ListJobsRequest{})
+	want := "cannot reach " + address + ": what answers there is not muster's RPC. Its port is 4691 unless configured otherwise (4690 is HTTP)."
+	if muster.KindOf(err) != muster.KindUnavailable || err.Error() != want {
+		t.Errorf("got %v", err)
 	}
 }

@@ -3,6 +3,9 @@ package wire
 import (
 	"context"
 	"errors"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -115,7 +118,7 @@ func FromStatus(err error) error {
 	case codes.Canceled:
 		return context.Canceled
 	case codes.Unavailable:
-		return muster.Errorf(muster.KindUnavailable, "the server can't be reached: %s", s.Message())
+		return unreachable(s.Message())
 	case codes.DeadlineExceeded:
 		return muster.Errorf(muster.KindUnavailable, "the server did not answer in time")
 	case codes.Unimplemented:
@@ -124,4 +127,23 @@ func FromStatus(err error) error {
 		return muster.Errorf(muster.KindInvalid, "%s", s.Message())
 	}
 	return muster.Errorf(muster.KindError, "%s", s.Message())
+}
+
+// grpcWrapping is what gRPC and the network packages write around the reason why a connection failed, each the next one's.
+var grpcWrapping = regexp.MustCompile(`^(last (connection|resolver) error: |transport: |Error while dialing: |dial (tcp|unix) \S+: |connect: )+`)
+
+// unreachable is the error of a connection that failed, in as few words as say why.
+func unreachable(text string) error {
+	text = grpcWrapping.ReplaceAllString(text, "")
+	if _, quoted, ok := strings.Cut(text, "connection error: desc = "); ok {
+		if inner, err := strconv.Unquote(quoted); err == nil {
+			text = grpcWrapping.ReplaceAllString(inner, "")
+		}
+	}
+	text = strings.TrimPrefix(text, "dial tcp: ") // a name that isn't known
+	if strings.Contains(text, "server preface: http2: ") {
+		return muster.Errorf(muster.KindUnavailable, "the server can't be reached: what answers there is not muster's RPC").
+			WithHint("Its port is 4691 unless configured otherwise (4690 is HTTP).")
+	}
+	return muster.Errorf(muster.KindUnavailable, "the server can't be reached: %s", text)
 }

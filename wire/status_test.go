@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,5 +57,26 @@ func TestOtherErrorsBecomeKindsToo(t *testing.T) {
 	}
 	if got := (&Error{Kind: "of the future"}).Domain(); got.Kind != muster.KindError {
 		t.Errorf("an unknown kind became %s", got.Kind)
+	}
+}
+
+// What gRPC writes around the reason of a connection that failed says nothing to people.
+func TestAConnectionThatFailedSaysWhy(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`, "connection refused"},
+		{`last connection error: connection error: desc = "transport: Error while dialing: dial unix /nope: connect: no such file or directory"`,
+			"no such file or directory"},
+		{`connection error: desc = "transport: Error while dialing: dial tcp: lookup foo.invalid on 10.0.0.1:53: no such host"`,
+			"lookup foo.invalid on 10.0.0.1:53: no such host"},
+		{`connection error: desc = "error reading server preface: EOF"`, "error reading server preface: EOF"},
+		{`connection error: desc = "error reading server preface: http2: frame too large"`,
+			"what answers there is not muster's RPC. Its port is 4691 unless configured otherwise (4690 is HTTP)."},
+		{`error reading from server: EOF`, "error reading from server: EOF"},
+		{`a word = "in quotes`, `a word = "in quotes`},
+	} {
+		err := FromStatus(status.Error(codes.Unavailable, c.text))
+		if got := strings.TrimPrefix(err.Error(), "the server can't be reached: "); got != c.want || muster.KindOf(err) != muster.KindUnavailable {
+			t.Errorf("%s\nsays %q, want %q", c.text, got, c.want)
+		}
 	}
 }

@@ -247,7 +247,8 @@ func (a *agent) observe() (func(context.Context) ([]string, error), error) {
 				return nil, ctx.Err()
 			case <-observer.Changed():
 			case <-said.C:
-				a.log.Warn("no server is heard of yet", "join", c.Join)
+				a.log.Warn("no server is heard of yet: none runs at these addresses (host:4692, the gossip port), or theirs is another cluster",
+					"join", c.Join, "cluster", c.Cluster)
 			}
 		}
 	}, nil

@@ -13,7 +13,7 @@ var helpGroups = []struct {
 	title string
 	verbs []string
 }{
-	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "hold", "release", "priority", "requeue", "rerun", "events", "validate"}},
+	{"Jobs", []string{"run", "ps", "show", "why", "logs", "wait", "cancel", "hold", "release", "priority", "requeue", "rerun", "events", "validate", "fmt"}},
 	{"Cluster", []string{"gpus", "queue", "node", "server", "simulate"}},
 	{"This machine", []string{"dev", "agent", "whoami", "config", "completion", "version", "help"}},
 }

@@ -48,7 +48,7 @@ var (
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run FILE | run [flags] -- CMD…",
+		Use:   "run FILE|- | run [flags] -- CMD…",
 		Short: "submit jobs and follow them: their state, their logs, their exit code",
 
 		Annotations: map[string]string{carriesCode: "yes"},

@@ -121,7 +121,7 @@ func (a *app) showTasks(w io.Writer, spec *wire.JobSpec) error {
 				what += " …"
 			}
 		}
-		if _, err := fmt.Fprintf(w, "%-11s%s: %s\n", "Task", group.GetName(), strings.TrimSpace(what)); err != nil {
+		if _, err := fmt.Fprintf(w, "%-11s%s: %s\n", "Task", task.GetName(), strings.TrimSpace(what)); err != nil {
 			return err
 		}
 	}

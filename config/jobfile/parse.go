@@ -48,9 +48,10 @@ func Parse(filename string, src []byte, opts Options) ([]*muster.JobSpec, hcl.Di
 	}
 	override(d, specs, opts)
 	if !d.Diags.HasErrors() {
+		said := told{}
 		for i, spec := range specs {
 			if err := spec.Validate(); err != nil {
-				d.Diags = append(d.Diags, diagnose(d, doc, "jobs["+strconv.Itoa(i)+"]", err))
+				d.Diags = said.fresh(d.Diags, diagnose(d, doc, "jobs["+strconv.Itoa(i)+"]", err))
 			}
 		}
 	}
@@ -95,14 +96,46 @@ func decode(filename string, src []byte, opts Options) (*document, *schema.Decod
 		d.Error("jobs["+strconv.Itoa(muster.MaxJobs)+"]", "Too many jobs", "A file has at most %d jobs, and this one has %d.", muster.MaxJobs, n)
 		doc.Jobs = nil
 	}
+	said := told{}
 	for i := range doc.Jobs {
+		before := len(d.Diags)
 		check(d, doc, i)
 		unbuilt(d, doc, i)
+		d.Diags = said.fresh(d.Diags[:before:before], d.Diags[before:]...)
 	}
 	diags = append(diags, d.Diags...)
 	d.Diags = nil
 	schema.Sort(diags)
 	return doc, d, diags
+}
+
+// told is what jobs before this one were told. Jobs that a dynamic block makes share their lines, so they share their
+// mistakes; others have lines of their own.
+type told map[mistake]bool
+
+type mistake struct {
+	summary string
+	subject hcl.Range
+}
+
+// fresh appends to diags what is said of one more job, but not what was said of one before.
+func (m told) fresh(diags hcl.Diagnostics, ofJob ...*hcl.Diagnostic) hcl.Diagnostics {
+	var now []mistake
+	for _, diag := range ofJob {
+		if diag.Subject == nil {
+			diags = append(diags, diag)
+			continue
+		}
+		at := mistake{diag.Summary, *diag.Subject}
+		if m[at] {
+			continue
+		}
+		now, diags = append(now, at), append(diags, diag)
+	}
+	for _, at := range now {
+		m[at] = true
+	}
+	return diags
 }
 
 // unbuilt refuses what no part of muster acts on yet.
