@@ -23,9 +23,9 @@ const (
 	electionLow    = 500 * time.Millisecond
 	electionHigh   = 1200 * time.Millisecond
 	raftTick       = 100 * time.Millisecond
-	appendMax      = 64  // entries in a message
-	snapshotEvery  = 300 // entries
-	trailing       = 100 // entries kept before a snapshot
+	appendMax      = 64 // entries in a message
+	snapshotEvery  = 50 // entries
+	trailing       = 20 // entries kept before a snapshot
 )
 
 type role uint8
