@@ -61,7 +61,7 @@ func (a *app) gpuListing(gpus []wire.GPUJSON, nodes []*wire.NodeInfo) listing {
 		}
 	}
 	l.table = func() table {
-		t := table{header: []string{"GPU", "MODEL", "MEMORY", "HEALTH", "JOB", "UUID"}, state: 3}
+		t := table{header: []string{"GPU", "MODEL", "MEMORY", "HEALTH", "JOB", "UUID"}, state: 3, least: []int{5, 2, 1}}
 		for _, gpu := range gpus {
 			job := "idle"
 			if gpu.Job != nil {
@@ -151,6 +151,9 @@ func nodeTable(nodes []*wire.NodeInfo) table {
 		free, model := muster.SlotSet(node.GetFreeSlots()).Count(), "-"
 		if len(node.GetGpus()) > 0 {
 			model = node.GetGpus()[0].GetModel()
+		}
+		if n.GetState() == muster.NodeLost.String() {
+			free = 0
 		}
 		t.rows = append(t.rows, []string{node.GetName(), n.GetState(), fmt.Sprintf("%d of %d free", free, len(node.GetGpus())), model,
 			fmt.Sprintf("%s of %s", muster.MilliCores(node.GetFreeMilliCores()), muster.MilliCores(node.GetMilliCores())),
@@ -244,7 +247,7 @@ func (a *app) serverCommand() *cobra.Command {
 }
 
 func serverTable(servers []*wire.ServerInfo) table {
-	t := table{header: []string{"NAME", "ROLE", "ADDRESS", "TERM", "APPLIED", "DIGEST", "ID"}, state: -1}
+	t := table{header: []string{"NAME", "ROLE", "ADDRESS", "TERM", "APPLIED", "DIGEST", "ID"}, state: -1, least: []int{6, 5}}
 	for _, s := range servers {
 		role := "follower"
 		switch {

@@ -44,7 +44,8 @@ func colours(w io.Writer) bool {
 type table struct {
 	header []string
 	rows   [][]string
-	state  int // the column whose words are coloured; -1 = none
+	state  int   // the column whose words are coloured; -1 = none
+	least  []int // columns to do without before any is shortened, in this order: what -o json is for
 }
 
 var stateColours = map[string]string{
@@ -58,14 +59,8 @@ func (t table) print(w io.Writer) error {
 	if columns == 0 {
 		return t.lines(w, "\t")
 	}
-	widths := make([]int, len(t.header))
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
+	widths := t.widths(columns)
 	last := len(widths) - 1
-	fit(widths, columns, t.state)
 	for k, row := range append([][]string{t.header}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
@@ -82,6 +77,23 @@ func (t table) print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// widths are those of the columns where a terminal has so many; 0 = left out.
+func (t table) widths(columns int) []int {
+	widths := make([]int, len(t.header))
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, i := range t.least {
+		if used(widths) > columns {
+			widths[i] = 0
+		}
+	}
+	fit(widths, columns, t.state)
+	return widths
 }
 
 // lines prints the rows as they are, with sep between the cells.
@@ -111,8 +123,10 @@ func fit(widths []int, columns, state int) {
 	floor := make([]int, len(widths))
 	for i, n := range widths {
 		switch i {
-		case 0, state:
+		case 0:
 			floor[i] = n
+		case state:
+			floor[i] = min(n, narrowestLast) // the state's word is shorter; a reason may follow it
 		case last:
 			floor[i] = min(n, narrowestLast)
 		default:
@@ -120,11 +134,8 @@ func fit(widths []int, columns, state int) {
 		}
 	}
 	for {
-		used, widest := -2, -1
+		used, widest := used(widths), -1
 		for i, n := range widths {
-			if n > 0 {
-				used += n + 2
-			}
 			if n > floor[i] && (widest < 0 || n >= widths[widest]) {
 				widest = i
 			}
@@ -148,14 +159,26 @@ func fit(widths []int, columns, state int) {
 	}
 }
 
+// used is how many columns of the terminal so wide columns take, with what is between them.
+func used(widths []int) int {
+	sum := -2
+	for _, n := range widths {
+		if n > 0 {
+			sum += n + 2
+		}
+	}
+	return sum
+}
+
 func (t table) cell(w io.Writer, text string, column, width int, header bool) string {
 	n := utf8.RuneCountInString(text)
+	word, _, _ := strings.Cut(text, ":") // "lost: no longer in the machine"
 	if n > width {
 		runes := []rune(text)
 		text, n = string(runes[:width-1])+"…", width
 	}
 	padded := text + strings.Repeat(" ", width-n)
-	if colour := stateColours[text]; !header && column == t.state && colour != "" && colours(w) {
+	if colour := stateColours[word]; !header && column == t.state && colour != "" && colours(w) {
 		return "\x1b[" + colour + "m" + padded + "\x1b[0m"
 	}
 	return padded

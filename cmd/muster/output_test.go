@@ -25,3 +25,14 @@ func TestListsFitTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+// What nobody needs for understanding goes before what was asked for: the UUID before the job.
+func TestAListDoesWithoutItsLeastColumns(t *testing.T) {
+	gpus := table{header: []string{"GPU", "MODEL", "MEMORY", "HEALTH", "JOB", "UUID"}, state: 3, least: []int{5, 2, 1}, rows: [][]string{
+		{"w1/0", "H100", "80GiB", "lost: no longer in the machine", "train-7b (7) of ann", "GPU-5fc7b62d-6f5f-701b-9eea-a8c3cbf64473"}}}
+	for columns, want := range map[int][]int{200: {4, 5, 6, 30, 19, 40}, 80: {4, 5, 6, 30, 19, 0}, 60: {4, 0, 0, 30, 19, 0}, 50: {4, 0, 0, 23, 19, 0}} {
+		if got := gpus.widths(columns); !slices.Equal(got, want) {
+			t.Errorf("in %d columns: %v, want %v", columns, got, want)
+		}
+	}
+}

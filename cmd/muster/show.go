@@ -105,7 +105,11 @@ func (a *app) showText(info *wire.JobInfo) error {
 		if rank.GetHasExitCode() {
 			exit = fmt.Sprint(rank.GetExitCode())
 		}
-		t.rows = append(t.rows, []string{fmt.Sprintf("%s/%d@%d", rank.GetGroup(), rank.GetRank(), rank.GetAttempt()), rank.GetState(),
+		name := fmt.Sprintf("%d@%d", rank.GetRank(), rank.GetAttempt())
+		if len(info.GetSpec().GetGroups()) > 1 {
+			name = rank.GetGroup() + "/" + name
+		}
+		t.rows = append(t.rows, []string{name, rank.GetState(),
 			rank.GetNode(), indices(rank.GetGpuIndices()), exit, rank.GetClass(), rank.GetMessage()})
 	}
 	return t.print(w)
@@ -197,6 +201,10 @@ func (a *app) whyText(why *wire.WhyReply) error {
 	if why.GetHeadline() != "" {
 		fmt.Fprintf(w, "%-11s%s\n", "Capacity", why.GetHeadline())
 	}
+	kind := 11
+	for _, r := range why.GetReasons() {
+		kind = max(kind, len(r.GetKind())+1)
+	}
 	for _, never := range []bool{false, true} {
 		for _, r := range why.GetReasons() {
 			if r.GetNever() != never {
@@ -209,7 +217,7 @@ func (a *app) whyText(why *wire.WhyReply) error {
 			if never {
 				mark = "never: "
 			}
-			fmt.Fprintf(w, "  %-11s%3d %s  %s  %s%s\n", r.GetKind(), r.GetCount(), unit, nodeList(r), mark, r.GetDetail())
+			fmt.Fprintf(w, "  %-*s%3d %s  %s  %s%s\n", kind, r.GetKind(), r.GetCount(), unit, nodeList(r), mark, r.GetDetail())
 		}
 	}
 	if why.GetAheadCount() > 0 {
