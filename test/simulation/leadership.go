@@ -49,9 +49,8 @@ type leadership struct {
 	delays  duty.Backoffs
 	drained map[drain]bool
 
-	queue  []*proposal
-	aloft  int
-	flying []*proposal
+	queue []*proposal
+	aloft int
 }
 
 type asked struct {
