@@ -50,6 +50,31 @@ func TestTheLeaderPlacesWhatFitsAndExplainsWhatWaits(t *testing.T) {
 	}
 }
 
+// Two agents' files bear one name. While the first is there the second is told so; once the first is gone, the second may have it.
+func TestANameThatAnotherMachineBearsIsRefusedWhileThatOneIsThere(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	c.register()
+	renew := func(r *wire.NodeRenew) {
+		t.Helper()
+		if _, err := c.leader().Renew(c.context(), &wire.RenewBatch{Renewals: []*wire.NodeRenew{r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(&wire.NodeRenew{Node: 1, Session: "session-1", Renew: &wire.Renew{}})
+	second := wire.CommandOf(&state.RegisterNode{Replaces: "session-1", Node: muster.Node{
+		Name: "gpu-1", Address: "10.0.0.2:1", IP: "10.0.0.2", Hardware: "other", Boot: "other", Instance: "other", Session: "session-2",
+		MilliCores: 64000, Memory: 512 * muster.GiB, PortLow: 20000, PortHigh: 30000,
+	}})
+	_, err := c.leader().Propose(c.context(), second)
+	if muster.KindOf(err) != muster.KindConflict || !strings.Contains(err.Error(), "another machine, at 10.0.0.1:1, is called gpu-1") {
+		t.Fatalf("the second of the name got: %v", err)
+	}
+	renew(&wire.NodeRenew{Node: 1, Session: "session-1", Silent: true})
+	if reply, err := c.leader().Propose(c.context(), second); err != nil || reply.Result.Err != nil {
+		t.Errorf("once the first is gone: %v, %v", reply, err)
+	}
+}
+
 func TestRenewalsAreAnsweredInOrder(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	c.register()

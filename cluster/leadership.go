@@ -257,6 +257,11 @@ func (s *Server) Propose(ctx context.Context, command *wire.Command) (*wire.Prop
 	if s.raft.State() != raft.Leader {
 		return nil, unavailable("this server is not the leader; nothing was done")
 	}
+	if hello := command.GetRegisterNode(); hello != nil {
+		if err := s.nameTaken(hello.GetNode()); err != nil {
+			return nil, err
+		}
+	}
 	p, err := s.proposer.start(command)
 	if err != nil {
 		return nil, err
@@ -266,6 +271,19 @@ func (s *Server) Propose(ctx context.Context, command *wire.Command) (*wire.Prop
 		return nil, out.err
 	}
 	return &wire.ProposeReply{Result: wire.ResultOf(&out.result), Index: uint64(out.index)}, nil
+}
+
+// nameTaken refuses the hello of a machine, or of a data directory, whose name another one bears that is there: they would take the
+// session from each other for ever. One whose predecessor is gone is let in as soon as that one is silent.
+func (s *Server) nameTaken(hello *wire.Node) error {
+	l := s.leadership.Load()
+	row, known := s.hub.newest().snapshot.NodeNamed(hello.GetName())
+	if l == nil || !known || row.Hardware == hello.GetHardware() && row.Instance == hello.GetInstance() ||
+		!l.leases.Speaks(s.config.Clock.Boot(), row) {
+		return nil
+	}
+	return muster.Errorf(muster.KindConflict, "another machine, at %s, is called %s, and it is there", row.Address, row.Name).
+		WithHint("Give this one another name in its agent's file; or stop the other one")
 }
 
 // acceptable refuses what must not reach the log: what servers could not decode (they would stop at it), and duties, which

@@ -4,7 +4,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -85,14 +84,15 @@ const (
 // connect keeps one session at a time until ctx ends.
 func (a *Agent) connect(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; {
-		welcomed, err := a.converse(ctx, a.roster.pick())
+		server := a.roster.pick()
+		welcomed, err := a.converse(ctx, server)
 		if ctx.Err() != nil {
 			return
 		}
 		if welcomed {
 			pause, a.complaint = firstPause, ""
 		}
-		a.complain(err)
+		a.complain(server, err)
 		wait := time.NewTimer(pause/2 + rand.N(pause/2+1))
 		select {
 		case <-ctx.Done():
@@ -103,11 +103,11 @@ func (a *Agent) connect(ctx context.Context) {
 	}
 }
 
-// complain says why there is no session, once for each reason in a row.
-func (a *Agent) complain(err error) {
+// complain says why there is no session, once for each reason in a row, whichever server gave it.
+func (a *Agent) complain(server string, err error) {
 	if text := err.Error(); text != a.complaint {
 		a.complaint = text
-		a.log.Warn("no session with a server: trying on", "error", text)
+		a.log.Warn("no session with a server: trying on", "server", server, "error", text)
 	}
 }
 
@@ -122,7 +122,7 @@ func (a *Agent) converse(parent context.Context, server string) (welcomed bool, 
 		if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
 			err = cause
 		}
-		return fmt.Errorf("server %s: %w", server, err)
+		return wire.FromStatus(err)
 	}
 	conn, closer, err := a.cfg.Dial(ctx, server)
 	if err != nil {

@@ -295,6 +295,15 @@ func (n *nodeLease) silence(now Boot) string {
 	return ""
 }
 
+// Speaks says whether the worker of a node's session is there, as far as this leader hears: it renews in time, and its stream
+// holds.
+func (t *Leases) Speaks(now Boot, row *muster.Node) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[row.ID]
+	return n != nil && n.session == row.Session && !row.Lost && n.broke == 0 && n.silence(now) == ""
+}
+
 // Silent gives the nodes that get no new work, with the reason, as the last tick saw them. The map is not changed any more.
 func (t *Leases) Silent() map[muster.NodeID]string {
 	t.mu.Lock()
