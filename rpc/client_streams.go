@@ -42,7 +42,7 @@ func (c *Client) FollowLogs(ctx context.Context, r *wire.LogsRequest, show func(
 	if err != nil {
 		return err
 	}
-	request := &wire.LogsRequest{Job: refs[0], Ranks: r.Ranks, Failed: r.Failed, Attempt: r.Attempt, Follow: r.Follow,
+	request := &wire.LogsRequest{Job: refs[0], Ranks: r.Ranks, Group: r.Group, Failed: r.Failed, Attempt: r.Attempt, Follow: r.Follow,
 		LastLines: r.LastLines, Since: r.Since, Positions: r.Positions}
 	positions := make(map[muster.AllocID]*wire.LogPosition)
 	for _, p := range r.Positions {

@@ -182,7 +182,7 @@ func (l *httpLog) line(c *wire.LogChunk, text, note string, lost int64) {
 	case lost > 0:
 		text = fmt.Sprintf("-- %s of rank %d's older output are gone --", muster.Bytes(lost).Human(), c.GetRank())
 	case l.prefix:
-		text = fmt.Sprintf("[%d@%s] %s", c.GetRank(), c.GetNode(), text)
+		text = c.Prefix() + text
 	}
 	_, l.failed = io.WriteString(l.w, text+"\n")
 }

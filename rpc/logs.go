@@ -32,7 +32,7 @@ func (s *Server) Logs(r *wire.LogsRequest, stream grpc.ServerStreamingServer[wir
 	if err := stream.SendHeader(nil); err != nil { // the client sees that it is served, however long the log is silent
 		return err
 	}
-	relay := &logRelay{server: s, request: r, job: id, ctx: ctx, stream: stream, fail: cancel, wake: make(chan struct{}, 1)}
+	relay := &logRelay{server: s, request: r, job: id, groups: state.GroupNames(id), ctx: ctx, stream: stream, fail: cancel, wake: make(chan struct{}, 1)}
 	relay.positions = make(map[muster.AllocID]*wire.LogPosition, len(r.Positions))
 	for _, p := range r.Positions {
 		relay.positions[allocID(p.GetAlloc())] = p
@@ -55,6 +55,7 @@ type logRelay struct {
 	server    *Server
 	request   *wire.LogsRequest
 	job       muster.JobID
+	groups    []string // their names
 	ctx       context.Context
 	stream    grpc.ServerStreamingServer[wire.LogChunk]
 	positions map[muster.AllocID]*wire.LogPosition
@@ -352,6 +353,9 @@ func (l *logRelay) send(chunk *wire.LogChunk) error {
 	defer l.sending.Unlock()
 	if l.sendErr != nil {
 		return l.sendErr
+	}
+	if len(l.groups) > 1 && chunk.Group >= 0 && chunk.Group < int64(len(l.groups)) {
+		chunk.GroupName = l.groups[chunk.Group]
 	}
 	if l.sendErr = l.stream.Send(chunk); l.sendErr != nil {
 		l.fail()

@@ -1974,6 +1974,7 @@ type LogsRequest struct {
 	LastLines     int64                  `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
 	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`
 	Positions     []*LogPosition         `protobuf:"bytes,8,rep,name=positions,proto3" json:"positions,omitempty"` // of a client that reconnects: go on there
+	Group         string                 `protobuf:"bytes,9,opt,name=group,proto3" json:"group,omitempty"`         // only ranks of this group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2062,6 +2063,13 @@ func (x *LogsRequest) GetPositions() []*LogPosition {
 		return x.Positions
 	}
 	return nil
+}
+
+func (x *LogsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
 }
 
 type LogPosition struct {
@@ -3778,7 +3786,7 @@ const file_wire_api_proto_rawDesc = "" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x14\n" +
 	"\x05nodes\x18\x04 \x03(\tR\x05nodes\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xfd\x01\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"\x93\x02\n" +
 	"\vLogsRequest\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.muster.v1.JobRefR\x03job\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\x03R\x05ranks\x12\x16\n" +
@@ -3788,7 +3796,8 @@ const file_wire_api_proto_rawDesc = "" +
 	"\n" +
 	"last_lines\x18\x06 \x01(\x03R\tlastLines\x12\x14\n" +
 	"\x05since\x18\a \x01(\x03R\x05since\x124\n" +
-	"\tpositions\x18\b \x03(\v2\x16.muster.v1.LogPositionR\tpositions\"a\n" +
+	"\tpositions\x18\b \x03(\v2\x16.muster.v1.LogPositionR\tpositions\x12\x14\n" +
+	"\x05group\x18\t \x01(\tR\x05group\"a\n" +
 	"\vLogPosition\x12(\n" +
 	"\x05alloc\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x05alloc\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x10\n" +

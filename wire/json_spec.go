@@ -1,7 +1,11 @@
 package wire
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +21,13 @@ const Schema = "muster.v1"
 
 // JobSpecJSON is a job block.
 type JobSpecJSON struct {
-	Name      string               `json:"name"`
-	Type      string               `json:"type"`
-	Queue     string               `json:"queue"`
-	Priority  *int                 `json:"priority,omitempty"` // none: the queue's
-	TimeLimit string               `json:"time_limit,omitempty"`
-	Labels    map[string]string    `json:"labels,omitempty"`
-	Group     map[string]GroupJSON `json:"group,omitempty"`
+	Name      string            `json:"name"`
+	Type      string            `json:"type"`
+	Queue     string            `json:"queue"`
+	Priority  *int              `json:"priority,omitempty"` // none: the queue's
+	TimeLimit string            `json:"time_limit,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Group     GroupsJSON        `json:"group,omitempty"`
 	*GroupJSON
 }
 
@@ -40,6 +44,8 @@ type GroupJSON struct {
 	Checkpoint  *CheckpointJSON     `json:"checkpoint,omitempty"`
 	Disconnect  DisconnectJSON      `json:"disconnect"`
 	Task        map[string]TaskJSON `json:"task"`
+
+	place int // among the groups of its job
 }
 
 // TopologyJSON is a topology block.
@@ -179,11 +185,39 @@ func JobSpecJSONOf(s *muster.JobSpec) JobSpecJSON {
 		out.GroupJSON = &g
 		return out
 	}
-	out.Group = map[string]GroupJSON{}
+	out.Group = GroupsJSON{}
 	for i := range s.Groups {
-		out.Group[s.Groups[i].Name] = groupJSONOf(&s.Groups[i])
+		g := groupJSONOf(&s.Groups[i])
+		g.place = i
+		out.Group[s.Groups[i].Name] = g
 	}
 	return out
+}
+
+// GroupsJSON are the groups of a job by name. They are written in the order of the job: the first one's rank 0 is the master.
+type GroupsJSON map[string]GroupJSON
+
+// MarshalJSON writes an object whose members keep the job's order.
+func (g GroupsJSON) MarshalJSON() ([]byte, error) {
+	names := slices.SortedFunc(maps.Keys(g), func(a, b string) int { return cmp.Compare(g[a].place, g[b].place) })
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // whoever writes the whole decides
+	for i, name := range names {
+		out.WriteByte("{,"[min(i, 1)])
+		if err := encoder.Encode(name); err != nil {
+			return nil, err
+		}
+		out.WriteByte(':')
+		if err := encoder.Encode(g[name]); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) == 0 {
+		out.WriteByte('{')
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
 }
 
 func groupJSONOf(g *muster.Group) GroupJSON {

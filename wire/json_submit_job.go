@@ -12,12 +12,18 @@ import (
 
 // What a job in JSON may hold, block by block; the job file has the same names.
 
+// namedJSON is a member of an object whose order counts: groups are numbered as they stand.
+type namedJSON struct {
+	name string
+	raw  json.RawMessage
+}
+
 func (d *jsonReader) job(at string, raw json.RawMessage) *muster.JobSpec {
 	spec := muster.DefaultJobSpec()
 	spec.PriorityOfQueue = true
 	implied := muster.DefaultGroup()
-	groups := map[string]json.RawMessage(nil)
-	own := "" // a member that makes the job its own group
+	var groups []namedJSON // nil: none was said
+	own := ""              // a member that makes the job its own group
 	known := keys{
 		"name":  d.intoText(&spec.Name),
 		"type":  func(at string, raw json.RawMessage) { d.word(at, raw, []string{"batch"}) },
@@ -32,12 +38,8 @@ func (d *jsonReader) job(at string, raw json.RawMessage) *muster.JobSpec {
 			})
 		},
 		"group": func(at string, raw json.RawMessage) {
-			groups = map[string]json.RawMessage{}
-			d.each(at, raw, func(key, at string, raw json.RawMessage) {
-				if groups[key] = raw; len(groups) > 1 {
-					d.fail(at, "a second group is not supported yet")
-				}
-			})
+			groups = []namedJSON{}
+			d.each(at, raw, func(key, _ string, raw json.RawMessage) { groups = append(groups, namedJSON{key, raw}) })
 		},
 		"start_after": notYet, "notify": notYet, "compat": notYet, "depends_on": notYet, "array": notYet, "schedule": notYet,
 	}
@@ -55,10 +57,10 @@ func (d *jsonReader) job(at string, raw json.RawMessage) *muster.JobSpec {
 		spec.Groups = []muster.Group{implied}
 		return &spec
 	}
-	for name, raw := range groups { // one at most
+	for _, said := range groups {
 		g := muster.DefaultGroup()
-		g.Name = name
-		d.object(at+".group."+name, raw, d.groupKeys(&g))
+		g.Name = said.name
+		d.object(at+".group."+said.name, said.raw, d.groupKeys(&g))
 		spec.Groups = append(spec.Groups, g)
 	}
 	return &spec

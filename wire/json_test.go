@@ -230,7 +230,6 @@ func TestAMistakeInJSONIsNamedWithItsPlace(t *testing.T) {
 		{job(`"labels": {"a": 1}`), "jobs[0].labels.a", "text"},
 		{`{"jobs": [{"name": "a", "task": {"t": {"command": "true"}}, "disconnect": {"replace": "immediately"}}]}`,
 			"jobs[0].groups[0].disconnect.replace", "not supported yet"},
-		{job(`"group": {"a": {}, "b": {}}`), "jobs[0].group.b", "second group is not supported yet"},
 		{job(`"group": {"a": {}}, "count": 2`), "jobs[0].count", "beside group"},
 		{job(`"group": {"a": {"cuont": 2}}`), "jobs[0].group.a.cuont", "not expected"},
 		{job(`"constraint": [{"attribute": "label.a", "val": "x"}]`), "jobs[0].constraint[0].val", "known are attribute, operator, value"},

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/fsm/state"
@@ -81,9 +83,14 @@ func (r *Reader) LogTargets(id muster.JobID, q *LogsRequest) ([]*muster.Allocati
 		}
 		wanted[rank] = true
 	}
+	groups := r.GroupNames(id)
+	if q.GetGroup() != "" && !slices.Contains(groups, q.GetGroup()) {
+		return nil, muster.Errorf(muster.KindNotFound, "job %d has no group %q: its groups are %s", id, q.GetGroup(), strings.Join(groups, ", "))
+	}
 	var out []*muster.Allocation
 	for a := range r.snapshot.AllocsOfJob(id) {
 		switch {
+		case q.GetGroup() != "" && groups[a.Group] != q.GetGroup():
 		case q.GetAttempt() != 0 && a.Attempt != q.GetAttempt():
 		case len(wanted) > 0 && !wanted[int64(a.Rank)]:
 		case q.GetFailed() && !failedByItself(a):
@@ -93,6 +100,19 @@ func (r *Reader) LogTargets(id muster.JobID, q *LogsRequest) ([]*muster.Allocati
 	}
 	sortAllocs(out)
 	return out, nil
+}
+
+// GroupNames gives the names of a job's groups.
+func (r *Reader) GroupNames(id muster.JobID) []string {
+	var names []string
+	if j, ok := r.snapshot.Job(id); ok {
+		if spec := r.snapshot.Spec(j.Spec); spec != nil {
+			for i := range spec.Groups {
+				names = append(names, spec.Groups[i].Name)
+			}
+		}
+	}
+	return names
 }
 
 func (r *Reader) largestGroup(j *muster.Job) int64 {

@@ -939,12 +939,13 @@ type LogChunk struct {
 	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	Stderr        bool                   `protobuf:"varint,6,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`   // whole lines where possible
-	Time          int64                  `protobuf:"varint,8,opt,name=time,proto3" json:"time,omitempty"`  // Unix milliseconds when it was written
-	Next          int64                  `protobuf:"varint,9,opt,name=next,proto3" json:"next,omitempty"`  // offset after this chunk
-	End           bool                   `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"`   // the log of this allocation is complete; no data
-	Lost          int64                  `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"` // bytes before this chunk that rotation has removed
-	Note          string                 `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`  // why nothing comes: "node gpu-07 is lost"
+	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`                             // whole lines where possible
+	Time          int64                  `protobuf:"varint,8,opt,name=time,proto3" json:"time,omitempty"`                            // Unix milliseconds when it was written
+	Next          int64                  `protobuf:"varint,9,opt,name=next,proto3" json:"next,omitempty"`                            // offset after this chunk
+	End           bool                   `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"`                             // the log of this allocation is complete; no data
+	Lost          int64                  `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                           // bytes before this chunk that rotation has removed
+	Note          string                 `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`                            // why nothing comes: "node gpu-07 is lost"
+	GroupName     string                 `protobuf:"bytes,13,opt,name=group_name,json=groupName,proto3" json:"group_name,omitempty"` // of a job with several groups; the server sets it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1059,6 +1060,13 @@ func (x *LogChunk) GetLost() int64 {
 func (x *LogChunk) GetNote() string {
 	if x != nil {
 		return x.Note
+	}
+	return ""
+}
+
+func (x *LogChunk) GetGroupName() string {
+	if x != nil {
+		return x.GroupName
 	}
 	return ""
 }
@@ -1345,7 +1353,7 @@ const file_wire_worker_proto_rawDesc = "" +
 	"\n" +
 	"last_lines\x18\x03 \x01(\x03R\tlastLines\x12\x14\n" +
 	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x16\n" +
-	"\x06follow\x18\x05 \x01(\bR\x06follow\"\x9a\x02\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06follow\"\xb9\x02\n" +
 	"\bLogChunk\x12(\n" +
 	"\x05alloc\x18\x01 \x01(\v2\x12.muster.v1.AllocIDR\x05alloc\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x03R\x05group\x12\x12\n" +
@@ -1359,7 +1367,9 @@ const file_wire_worker_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\bR\x03end\x12\x12\n" +
 	"\x04lost\x18\v \x01(\x03R\x04lost\x12\x12\n" +
-	"\x04note\x18\f \x01(\tR\x04note\"B\n" +
+	"\x04note\x18\f \x01(\tR\x04note\x12\x1d\n" +
+	"\n" +
+	"group_name\x18\r \x01(\tR\tgroupName\"B\n" +
 	"\fJournalBatch\x122\n" +
 	"\arecords\x18\x01 \x03(\v2\x18.muster.v1.JournalRecordR\arecords\"\xd1\x01\n" +
 	"\rJournalRecord\x12&\n" +

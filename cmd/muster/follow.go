@@ -78,7 +78,7 @@ func (p *logPrinter) lines(c *wire.LogChunk, stderr bool, data []byte) error {
 	if stderr {
 		w = p.err
 	}
-	prefix := fmt.Sprintf("[%d@%s] ", c.GetRank(), c.GetNode())
+	prefix := c.Prefix()
 	var out bytes.Buffer
 	for line := range bytes.Lines(data) {
 		out.WriteString(prefix)

@@ -67,7 +67,7 @@ func nameRank(request *wire.LogsRequest, text string) (err error) {
 			return muster.Errorf(muster.KindUsage, "%q: a rank is a number behind the job's name, as in train/3, and then there is no --rank", text)
 		}
 		request.Ranks = []int64{rank}
-		job, _, _ = strings.Cut(job[:slash], "/") // a group: a job has one, and its ranks are the job's
+		job, request.Group, _ = strings.Cut(job[:slash], "/")
 	}
 	request.Job, err = jobRef(job)
 	return err

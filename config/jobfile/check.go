@@ -30,9 +30,11 @@ func check(d *schema.Decoder, doc *document, i int) {
 	for g := range j.Groups {
 		at := path + ".groups[" + strconv.Itoa(g) + "]"
 		name(d, at+".name", "group", j.Groups[g].Name)
-		if g > 0 {
-			d.Error(at, "Not supported yet", "A second group is not supported yet: a job has one.")
-			continue
+		for k := range g {
+			if j.Groups[k].Name == j.Groups[g].Name {
+				d.Error(at+".name", "Two groups of one name", "The job has a group %q already.", j.Groups[g].Name)
+				break
+			}
 		}
 		tasks(d, at, &j.Groups[g])
 	}

@@ -4,7 +4,7 @@ job "a" {
       command = "true"
     }
   }
-  group "h" {
+  group "g" {
     task "a" {
       command = "true"
     }
