@@ -198,6 +198,8 @@ type Shape struct {
 type ShapeGroup struct {
 	Count       int
 	Within      string
+	Prefer      string
+	Patience    time.Duration
 	Constraints []Constraint
 	Resources   Resources
 }
@@ -207,7 +209,8 @@ func ShapeOf(s *JobSpec) Shape {
 	shape := Shape{Groups: make([]ShapeGroup, len(s.Groups))}
 	for i := range s.Groups {
 		g := &s.Groups[i]
-		shape.Groups[i] = ShapeGroup{Count: g.Count, Within: g.Within, Constraints: g.Constraints, Resources: g.Task.Resources}
+		shape.Groups[i] = ShapeGroup{Count: g.Count, Within: g.Within, Prefer: g.Prefer, Patience: g.Patience,
+			Constraints: g.Constraints, Resources: g.Task.Resources}
 	}
 	return shape
 }

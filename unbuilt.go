@@ -10,7 +10,7 @@ var unbuilt = []struct {
 	used  func(*Group) bool
 }{
 	{"within", `within = "nvlink"`, func(g *Group) bool { return g.Within == "nvlink" }},
-	{"prefer", "topology.prefer", func(g *Group) bool { return g.Prefer != "" }},
+	{"prefer", `prefer = "nvlink"`, func(g *Group) bool { return g.Prefer == "nvlink" }},
 	{"mixed_models", "mixed_models = true", func(g *Group) bool { return g.MixedModels }},
 	{"preemptible", "preemptible = false", func(g *Group) bool { return g.OnlyQuota }},
 	{"affinity[0]", "affinity", func(g *Group) bool { return len(g.Affinities) > 0 }},
@@ -19,7 +19,6 @@ var unbuilt = []struct {
 	{"disconnect.replace", `replace = "immediately"`, func(g *Group) bool { return g.Disconnect.Replace == ReplaceImmediately }},
 	{"task.upload", "upload", func(g *Group) bool { return len(g.Task.Upload) > 0 }},
 	{"task.resources.disk", "resources.disk", func(g *Group) bool { return g.Task.Resources.Disk != 0 }},
-	{"task.resources.gpu.share", "gpu.share", func(g *Group) bool { return g.Task.Resources.Share != 0 }},
 	{"task.resources.gpu.mig", "gpu.mig", func(g *Group) bool { return g.Task.Resources.MIG != "" }},
 }
 

@@ -69,6 +69,10 @@ func (v *View) Explain(id muster.JobID, signals Signals, now muster.Time) (Expla
 	k, free := p.blocked(s)
 	look := v.open(signals, now).look(job, s)
 	e.Earliest, e.Latest, e.Note = look.earliest, look.latest, look.note(v, now, free)
+	if since, could := v.couldSince[id]; could && s.wishes() {
+		e.Note = fmt.Sprintf("there is room on several of what it would like one of (prefer = %q): it waits for one, until %s", s.preferred(),
+			since.Add(s.patience).Time().Format(time.RFC3339))
+	}
 	a := account{v: v, s: s, q: question{r: &s.requests[k], ranks: 1, signals: &signals, v: v}}
 	if a.q.r.within == "node" {
 		a.q.ranks = a.q.r.count

@@ -15,8 +15,8 @@ func (s *shape) ranks() int {
 
 // gang places all ranks of a job, or none: first elsewhere than where earlier attempts met a bad node, then, rather than
 // waiting, anywhere.
-func (p *pass) gang(s *shape, job *muster.Job) ([]state.RankPlacement, bool) {
-	sc := scope{out: p.out}
+func (p *pass) gang(s *shape, job *muster.Job, wide bool) ([]state.RankPlacement, bool) {
+	sc := scope{out: p.out, wide: wide}
 	if sc.avoid = p.v.blamed(job); len(sc.avoid) > 0 {
 		if model, ok := p.choose(s, &sc); ok {
 			return p.commit(s, model, &sc), true

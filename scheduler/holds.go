@@ -54,7 +54,7 @@ func (a *agenda) tryHeld(h head) verdict {
 		a.plan.Unhold = append(a.plan.Unhold, h.job)
 		return jobDone
 	}
-	if placed, ok := a.gang(b.shape, job); ok {
+	if placed, ok := a.gang(b.shape, job, a.mayBeWide(b.shape, job.ID, a.now)); ok {
 		hold.takes = nil
 		lasts := a.expected(b.key.user.name, b.key.kin, b.shape.gpuMilli, b.key.limit, b.past.done)
 		a.start(b, job, placed, a.now.Add(lasts))

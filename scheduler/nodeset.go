@@ -36,6 +36,7 @@ func (s nodeSet) all(yield func(int32) bool) {
 type scope struct {
 	out   nodeSet // suspect
 	avoid []int32 // blamed for an earlier attempt; a few
+	wide  bool    // a gang may use more than the one domain that it would like
 }
 
 func (s *scope) allows(i int32) bool { return !s.out.has(i) && !slices.Contains(s.avoid, i) }

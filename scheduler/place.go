@@ -116,8 +116,10 @@ func (p *pass) place(r *request, l *lane, sc *scope) (cost, bool) {
 	switch {
 	case r.count == 1 || r.within == "node":
 		return cost{}, false
+	case r.wishes():
+		return p.inOne(r, l, sc)
 	case r.within != "":
-		return p.inDomain(r, l, sc)
+		return p.inDomain(r, r.within, l, sc)
 	}
 	p.gather(r, l, sc)
 	return p.fill(r)
@@ -261,47 +263,6 @@ func (p *pass) gather(r *request, l *lane, sc *scope) {
 			}
 		}
 	}
-}
-
-// inDomain finds the smallest domain that holds all ranks: the one with the fewest free GPUs of the model, or free cores for
-// ranks without GPUs; then the first by value.
-func (p *pass) inDomain(r *request, l *lane, sc *scope) (cost, bool) {
-	domains := p.v.domainsOf(r.within)
-	best, least := -1, int64(0)
-	for d := range domains {
-		capacity, free := 0, int64(0)
-		for _, i := range domains[d].nodes {
-			c := p.v.nodes[i].class
-			if c == nil || !sc.allows(i) || r.rules != nil && !r.rules.holds.has(i) {
-				continue
-			}
-			k := r.capacity(c.key.room, c.key.chassis, c.row, l)
-			capacity += k
-			if r.gpus > 0 {
-				free += int64((c.key.room.free & c.key.chassis.slotsOf(l)).Count())
-			} else {
-				free += int64(c.key.room.cores)
-			}
-		}
-		if capacity >= r.count && (best < 0 || free < least) {
-			best, least = d, free
-		}
-	}
-	if best < 0 {
-		return cost{}, false
-	}
-	p.cands = p.cands[:0]
-	nodes := domains[best].nodes
-	for k, i := range nodes {
-		c := p.v.nodes[i].class
-		if c == nil || !p.eligible(i, r, sc) {
-			continue
-		}
-		if n := r.capacity(c.key.room, c.key.chassis, c.row, l); n > 0 {
-			p.cands = append(p.cands, candidate{c, nodes[k : k+1], n, r.tightness(c, l)})
-		}
-	}
-	return p.fill(r)
 }
 
 // part is what one rank of r gets of a node beside GPUs, as the state reckons it.

@@ -184,8 +184,11 @@ func (a *agenda) preempt(h *head, job *muster.Job) bool {
 	a.rankAgain()
 	a.setLevel(0)
 	mark := len(a.undo)
-	ranks, victims, ok := a.makeRoom(h, s)
+	ranks, victims, ok := a.makeRoom(h, s, a.mayBeWide(s, h.job, a.now))
 	a.rollback(mark)
+	if !ok && a.waitsForOne(h, s) {
+		return false
+	}
 	if !ok {
 		s.noVictims, s.noVictimsOf = a.number, h.bucket.key.user.queue
 		return false
@@ -207,9 +210,9 @@ func (a *agenda) maybe(h *head) bool {
 }
 
 // makeRoom finds victims for a shape, and where it would go. What it releases and takes is for the caller to roll back.
-func (a *agenda) makeRoom(h *head, s *shape) ([]state.RankPlacement, []*running, bool) {
+func (a *agenda) makeRoom(h *head, s *shape, wide bool) ([]state.RankPlacement, []*running, bool) {
 	a.future()
-	sc := scope{out: a.out}
+	sc := scope{out: a.out, wide: wide}
 	if _, ok := a.choose(s, &sc); ok {
 		return nil, nil, false // it has room as soon as those are gone that are going
 	}
@@ -222,6 +225,23 @@ func (a *agenda) makeRoom(h *head, s *shape) ([]state.RankPlacement, []*running,
 		return nil, nil, false
 	}
 	return a.commit(s, model, &sc), victims, true
+}
+
+// waitsForOne says whether a gang could have room if it would use several domains, and has patience still.
+func (a *agenda) waitsForOne(h *head, s *shape) bool {
+	if a.mayBeWide(s, h.job, a.now) {
+		return false
+	}
+	if _, known := a.v.couldSince[h.job]; known {
+		return true
+	}
+	mark := len(a.undo)
+	_, _, ok := a.makeRoom(h, s, true)
+	a.rollback(mark)
+	if ok {
+		a.couldSpread(s, h.job)
+	}
+	return ok
 }
 
 // future is how the nodes will be when all have left that are asked to, and those run that they are stopped for.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/musterhpc/muster"
 	"github.com/musterhpc/muster/fsm/state"
@@ -24,8 +25,10 @@ type shape struct {
 	unplanned   uint64      // number of the pass in which nothing more is planned for it
 	noVictims   uint64      // number of the pass in which it found no victims, as a job of
 	noVictimsOf *queue
-	judged      uint64 // View.nodesVersion for which runs holds
+	judged      uint64 // View.nodesVersion for which runs and narrow hold
 	runs        bool   // it would run if nothing else did
+	narrow      bool   // then even in the domain that it would like
+	patience    time.Duration
 }
 
 // request is a group of a shape: count equal ranks.
@@ -34,6 +37,7 @@ type request struct {
 	gpus   int // of a rank
 	share  int // thousandths of its one GPU; 0: its GPUs are whole
 	within string
+	prefer string
 	res    *muster.Resources
 	rules  *ruleSet         // nil: no constraints
 	fit    []muster.SlotSet // by chassis.id: slots with a GPU of the wanted models and memory
@@ -63,7 +67,9 @@ func (v *View) newShape(id muster.ShapeID, row *muster.Shape) *shape {
 	s := &shape{id: id, requests: make([]request, len(row.Groups))}
 	for i := range row.Groups {
 		g := &row.Groups[i]
-		r := request{count: g.Count, gpus: g.Resources.GPUs, share: int(g.Resources.Share), within: g.Within, res: &g.Resources, rules: v.ruleSet(g.Constraints)}
+		r := request{count: g.Count, gpus: g.Resources.GPUs, share: int(g.Resources.Share), within: g.Within, prefer: g.Prefer,
+			res: &g.Resources, rules: v.ruleSet(g.Constraints)}
+		s.patience = max(s.patience, g.Patience)
 		if !r.res.Exclusive {
 			r.cores, r.memory = r.res.MilliCores, r.res.Memory
 			if r.gpus == 0 {

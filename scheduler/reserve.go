@@ -229,6 +229,7 @@ func (a *agenda) reserve(s *shape, job *muster.Job, lasts time.Duration) bool {
 		}
 		before := len(a.undo)
 		a.takePlanned(at, at.Add(lasts))
+		sc.wide = a.mayBeWide(s, job.ID, at)
 		if model, ok := a.choose(s, &sc); ok {
 			ranks := a.commit(s, model, &sc)
 			a.planned(job, at, at.Add(lasts), ranks, mark)
@@ -353,12 +354,14 @@ func (a *agenda) runnable(s *shape) bool {
 		for i := range a.evict.taken {
 			a.change(&a.evict.taken[i], -1)
 		}
-		sc := scope{}
 		for _, q := range v.queues {
 			for _, b := range q.buckets {
 				if b.shape.judged != v.nodesVersion {
 					b.shape.judged = v.nodesVersion
-					_, b.shape.runs = a.choose(b.shape, &sc)
+					_, b.shape.runs = a.choose(b.shape, &scope{wide: true})
+					if b.shape.wishes() {
+						_, b.shape.narrow = a.choose(b.shape, &scope{})
+					}
 				}
 			}
 		}

@@ -163,9 +163,17 @@ func (a *agenda) consider(l *line, h head) verdict {
 		return jobDone
 	}
 	a.setLevel(a.levelOf(end))
-	if placed, ok := a.gang(s, job); ok {
+	placed, ok := a.gang(s, job, false)
+	waits := false
+	if !ok {
+		placed, waits, ok = a.wait(s, job)
+	}
+	switch {
+	case ok:
 		a.start(b, job, placed, end)
 		return jobDone
+	case waits: // its like may have waited longer
+		return a.blocked(h, lasts)
 	}
 	if s.failed != a.number || end < s.failedEnd {
 		s.failed, s.failedEnd = a.number, end
@@ -194,6 +202,9 @@ func (a *agenda) atLimit(b *bucket) bool {
 // blocked decides what becomes of a job that cannot start now.
 func (a *agenda) blocked(h head, lasts time.Duration) verdict {
 	s := h.bucket.shape
+	if !a.preempts() && a.depth() == 0 && a.policy.Backfill != muster.BackfillNone {
+		return bucketDone // nothing is stopped for it, nothing kept
+	}
 	if !a.runnable(s) {
 		return bucketDone
 	}

@@ -34,7 +34,8 @@ type View struct {
 	countedVersion uint64
 	counted        amounts // what they have, as of countedVersion
 	kins           map[string]kinID
-	kinNames       []string // by number
+	kinNames       []string                     // by number
+	couldSince     map[muster.JobID]muster.Time // when gangs first could have spread; see topology.go
 	mix            mix
 	gpus           int // on placeable nodes, and the cores of those that have any
 	gpuCores       muster.MilliCores
@@ -105,6 +106,8 @@ func NewView(s *state.Snapshot) *View {
 		kins:     map[string]kinID{"": 0},
 		kinNames: []string{""},
 		mix:      newMix(),
+
+		couldSince: map[muster.JobID]muster.Time{},
 	}
 	for r := range s.Specs() {
 		v.mix.count(r.Spec, int64(r.Jobs))
@@ -125,7 +128,7 @@ func NewView(s *state.Snapshot) *View {
 // each of them names.
 func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 	if s.Cluster().Epoch != v.epoch {
-		*v = *NewView(s)
+		v.renew(s)
 		return
 	}
 	before := v.snapshot
@@ -138,7 +141,7 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 		case is && (was || int(at) == len(v.nodes)):
 			v.setNode(row)
 		case is || was: // positions shift: a node is gone, or was left out of an earlier Changed; rare enough to begin again
-			*v = *NewView(s)
+			v.renew(s)
 			return
 		}
 	}
@@ -152,6 +155,9 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 			v.mix.count(before.Spec(old.Spec), -1)
 		}
 		v.setRunning(id, now, is)
+		if len(v.couldSince) > 0 && (!is || now.Phase != muster.JobPending) {
+			delete(v.couldSince, id)
+		}
 		waits := is && s.IsPending(pendingKey(now))
 		if was && before.IsPending(pendingKey(old)) {
 			key := v.bucketKeyOf(before, old)
@@ -164,6 +170,13 @@ func (v *View) Advance(s *state.Snapshot, c state.Changed) {
 			v.addPending(now)
 		}
 	}
+}
+
+// renew begins again from s.
+func (v *View) renew(s *state.Snapshot) {
+	could := v.couldSince
+	*v = *NewView(s)
+	v.couldSince = could
 }
 
 // find gives a node's position, or where it would be.

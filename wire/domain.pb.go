@@ -2397,6 +2397,8 @@ type ShapeGroup struct {
 	Within        string                 `protobuf:"bytes,2,opt,name=within,proto3" json:"within,omitempty"`
 	Constraints   []*Constraint          `protobuf:"bytes,3,rep,name=constraints,proto3" json:"constraints,omitempty"`
 	Resources     *Resources             `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
+	Prefer        string                 `protobuf:"bytes,40,opt,name=prefer,proto3" json:"prefer,omitempty"`
+	Patience      int64                  `protobuf:"varint,41,opt,name=patience,proto3" json:"patience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2457,6 +2459,20 @@ func (x *ShapeGroup) GetResources() *Resources {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *ShapeGroup) GetPrefer() string {
+	if x != nil {
+		return x.Prefer
+	}
+	return ""
+}
+
+func (x *ShapeGroup) GetPatience() int64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
 }
 
 type Shape struct {
@@ -3495,13 +3511,15 @@ const file_wire_domain_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x17\n" +
 	"\ahas_own\x18\x03 \x01(\bR\x06hasOwn\x12\x10\n" +
-	"\x03own\x18\x04 \x01(\tR\x03own\"\xa7\x01\n" +
+	"\x03own\x18\x04 \x01(\tR\x03own\"\xdb\x01\n" +
 	"\n" +
 	"ShapeGroup\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x16\n" +
 	"\x06within\x18\x02 \x01(\tR\x06within\x127\n" +
 	"\vconstraints\x18\x03 \x03(\v2\x15.muster.v1.ConstraintR\vconstraints\x122\n" +
-	"\tresources\x18\x04 \x01(\v2\x14.muster.v1.ResourcesR\tresources\"6\n" +
+	"\tresources\x18\x04 \x01(\v2\x14.muster.v1.ResourcesR\tresources\x12\x16\n" +
+	"\x06prefer\x18( \x01(\tR\x06prefer\x12\x1a\n" +
+	"\bpatience\x18) \x01(\x03R\bpatience\"6\n" +
 	"\x05Shape\x12-\n" +
 	"\x06groups\x18\x01 \x03(\v2\x15.muster.v1.ShapeGroupR\x06groups\"\xe8\x01\n" +
 	"\x05Queue\x12\x12\n" +

@@ -257,6 +257,8 @@ func shapeOf(s *muster.Shape) *Shape {
 		return &ShapeGroup{
 			Count:       int64(g.Count),
 			Within:      g.Within,
+			Prefer:      g.Prefer,
+			Patience:    int64(g.Patience),
 			Constraints: constraintsOf(g.Constraints),
 			Resources:   resourcesOf(&g.Resources),
 		}
@@ -273,6 +275,8 @@ func (d *decoder) shape(x *Shape) *muster.Shape {
 		return muster.ShapeGroup{
 			Count:       d.count("ShapeGroup.count", g.Count),
 			Within:      g.Within,
+			Prefer:      g.Prefer,
+			Patience:    d.duration("ShapeGroup.patience", g.Patience),
 			Constraints: d.constraints(g.Constraints),
 			Resources:   d.resources(g.Resources),
 		}

@@ -406,6 +406,11 @@ func writeShape(e *encoder, s *muster.Shape) {
 		e.str(g.Within)
 		writeConstraints(e, g.Constraints)
 		writeResources(e, &g.Resources)
+		if g.Prefer != "" {
+			e.later(1)
+			e.str(g.Prefer)
+			e.int(int64(g.Patience))
+		}
 	}
 }
 

@@ -86,7 +86,12 @@ func RunPlacement(ctx context.Context, cfg *Placement) (*PlacementResult, error)
 		return nil, err
 	}
 	queues := newQueueTree(cfg.Queues, nil)
-	if err := c.applyQueues(queues, cfg.Policy); err != nil {
+	policy := muster.DefaultPolicy()
+	if cfg.Policy != nil {
+		policy = *cfg.Policy
+	}
+	policy.Preemption, policy.Backfill, policy.Reservations = muster.PreemptOff, muster.BackfillEASY, 0 // nobody waits
+	if err := c.applyQueues(queues, &policy); err != nil {
 		return nil, err
 	}
 	if err := c.remember(cfg.History); err != nil {

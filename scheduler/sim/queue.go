@@ -238,6 +238,9 @@ func (r *replay) spec(j *Job) *muster.JobSpec {
 	add := func(name string, count, gpus int) {
 		g := muster.DefaultGroup()
 		g.Name, g.Count, g.Within = name, count, r.cfg.Within
+		if j.Need.GPUs > r.perNode && r.cfg.Within == "" {
+			g.Prefer, g.Patience = r.cfg.Prefer, r.patience(s.TimeLimit)
+		}
 		g.Task.Name, g.Task.Command = name, "true"
 		g.Checkpoint.Signal = "SIGUSR1" // what is preempted goes on where it was
 		g.Task.Resources = resourcesOf(&j.Need, gpus)
@@ -253,6 +256,19 @@ func (r *replay) spec(j *Job) *muster.JobSpec {
 	}
 	s.FillDefaults()
 	return &s
+}
+
+// patience is how long a gang waits for the domain that it would like: a part of its limit. Where it may be stopped for others
+// it comes to run again and again, and waits less.
+func (r *replay) patience(limit time.Duration) time.Duration {
+	if r.cfg.Prefer == "" {
+		return 0
+	}
+	policy := r.snap.Policy()
+	if policy.Order == muster.OrderShortest && policy.Preemption == muster.PreemptShortest {
+		return max(time.Hour, limit/5)
+	}
+	return max(time.Hour, limit/2)
 }
 
 // resourcesOf is what a rank with so many of the job's GPUs needs.

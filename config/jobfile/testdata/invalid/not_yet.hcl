@@ -28,7 +28,7 @@ job "a" {
       gpus = 1
       disk = "1GiB"
       gpu {
-        share = 0.5
+        mig = "1g.10gb"
       }
     }
   }
