@@ -7,7 +7,7 @@ GO      := go
 TOOL    := $(GO) tool -modfile=tools/go.mod
 PROTOS  := wire/domain.proto wire/log.proto wire/worker.proto wire/api.proto
 
-.PHONY: build demo test race lint bench chaos simulate-faults generate check
+.PHONY: build demo test race lint bench chaos quality simulate-faults generate check
 
 build: ## bin/muster
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
@@ -50,6 +50,10 @@ SEEDS := 1
 STEPS := 1
 simulate-faults: ## servers, agents and tasks in one process in virtual time under faults: SEEDS seeds from FIRST on (else from one that the clock gives), STEPS steps of each
 	FIRST=$(or $(FIRST),$(shell date +%s)) SEEDS=$(SEEDS) STEPS=$(STEPS) $(GO) test -tags $(TAGS) -timeout 24h -count 1 ./test/simulation -run TestSeeds -v
+
+SHARED := ../shared
+quality: ## the scheduler on public traces, checked by independent judges, beside what is published; SHARED= the folder of traces/ and judge/
+	$(GO) run ./test/quality -shared $(SHARED) $(if $(ONLY),-only '$(ONLY)')
 
 generate: ## the code generated from the .proto files
 	$(GO) build -C tools -o ../bin/genproto ./genproto
