@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/musterhpc/muster"
@@ -18,13 +17,11 @@ const term = 1
 
 // Cluster is a replicated state with the scheduler's view of it, in virtual time.
 type Cluster struct {
-	state   *state.State
-	snap    *state.Snapshot
-	view    *scheduler.View
-	index   muster.Index
-	now     time.Duration // since start
-	changed state.Changed // by the last entry
-	stopped []muster.AllocID
+	state *state.State
+	snap  *state.Snapshot
+	view  *scheduler.View
+	index muster.Index
+	now   time.Duration // since start
 }
 
 // newCluster registers the nodes, in an order drawn from the seed: nodes that do equally well are taken in that order, and no
@@ -59,7 +56,6 @@ func (c *Cluster) apply(commands ...state.Command) ([]state.Result, error) {
 	results, changed := c.state.Apply(state.Entry{Stamp: c.time(), Commands: commands}, c.index, term)
 	c.snap = c.state.Snapshot()
 	c.view.Advance(c.snap, changed)
-	c.changed = changed
 	for i := range results {
 		if err := results[i].Err; err != nil {
 			return nil, err
@@ -132,10 +128,4 @@ func (c *Cluster) liveAllocs(job *muster.Job) []*muster.Allocation {
 		}
 	}
 	return live
-}
-
-// sortedSet sorts a list and drops repeats.
-func sortedSet(list []string) []string {
-	slices.Sort(list)
-	return slices.Compact(list)
 }

@@ -16,9 +16,6 @@ func experiments(small bool) []experiment {
 	var list []experiment
 	for i := range workloads {
 		w := &workloads[i]
-		if small && i > 1 {
-			break
-		}
 		seeds := publishedSeeds
 		if small {
 			seeds = seeds[:1]
@@ -32,14 +29,15 @@ func experiments(small bool) []experiment {
 			return append(known, online...), err
 		}})
 	}
-	list = append(list, experiment{"queue: limits known, preemptive (muri)", limitsKnown})
+	list = append(list,
+		experiment{"queue: limits known, preemptive (muri)", limitsKnown},
+		experiment{"queue: phillyA, preemptive", preemptivePhilly},
+		experiment{"topology T1", topology})
 	if small {
 		return list
 	}
 	return append(list,
 		experiment{"queue: phillyA, not preemptive", notPreemptive},
-		experiment{"queue: phillyA, preemptive", preemptivePhilly},
 		experiment{"queue: nothing known", nothingKnown},
-		experiment{"queue: sharing must pay", sharing},
-		experiment{"topology T1", topology})
+		experiment{"queue: sharing must pay", sharing})
 }
