@@ -155,3 +155,38 @@ func BenchmarkExplainOn10kNodes(b *testing.B) {
 		w.view.Explain(job, Signals{}, 0)
 	}
 }
+
+// unevenWorld has n machines, each with a random number of free GPUs and one of 16 remainders of cores and memory. What holds them
+// names its cores, so that places are weighed.
+func unevenWorld(b *testing.B, n int) *world {
+	w := bigWorld(b, n)
+	plan := &state.CommitPlan{Term: term}
+	for i := range n {
+		r := uint32(i) * 2654435761 >> 8
+		held, part := int(r%9), 1+int(r>>8%16)
+		if held == 0 {
+			continue
+		}
+		job := w.submit(gpus(held), cores(part), memory(muster.Bytes(part)*muster.GiB))
+		rank := state.RankPlacement{Node: w.view.nodes[i].row.ID, Slots: muster.SlotRange(held),
+			MilliCores: muster.MilliCores(part) * 1000, Memory: muster.Bytes(part) * muster.GiB}
+		plan.Gangs = append(plan.Gangs, state.GangPlacement{Job: job, Attempt: 1, Ranks: []state.RankPlacement{rank}})
+	}
+	if refused := w.apply(plan)[0].Refused; len(refused) > 0 {
+		b.Fatalf("refused: %s", refused[0].Reason)
+	}
+	return w
+}
+
+func BenchmarkOneJobWeighedOn10kUnevenNodes(b *testing.B) {
+	w := unevenWorld(b, 10_000)
+	w.submit(gpus(1), cores(4), memory(16*muster.GiB))
+	benchPass(b, w, Signals{}, 1)
+}
+
+func Benchmark1kEqualJobsWeighedOn10kUnevenNodes(b *testing.B) {
+	w := unevenWorld(b, 10_000)
+	w.submitMany(equal(spec(gpus(1), cores(4), memory(16*muster.GiB)), 1000))
+	benchPass(b, w, Signals{}, 1000)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/placement")
+}
