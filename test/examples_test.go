@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,14 +74,19 @@ func said(t *testing.T, c *harness.Cluster, job, pattern string) []string {
 func TestTrainingGoesOnWhereItWasSaved(t *testing.T) {
 	c := harness.Dev(t)
 	file := trainer(t, c)
-	id := strings.TrimSpace(c.Must("run", "-d", "--var", "steps=500", file))
-	harness.Until(t, "step 100 is done", func() error {
-		if steps := said(t, c, id, `step (\d+) loss`); len(steps) < 3 {
-			return fmt.Errorf("it said steps %v", steps)
-		}
-		return nil
-	})
-	node := show(t, c, id).Ranks[0].Node
+	id := strings.TrimSpace(c.Must("run", "-d", "--var", "steps=1000", file))
+	node := waitForState(t, c, id, "running").Ranks[0].Node
+	follower := c.Command("logs", "-f", "--rank", "0", id)
+	log, err := follower.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = follower.Process.Kill(); _ = follower.Wait() }()
+	for lines := bufio.NewScanner(log); lines.Scan() && !strings.Contains(lines.Text(), "step 100 loss"); {
+	}
 	c.Must("dev", "kill-worker", strings.TrimPrefix(node, "w"))
 	waitForState(t, c, id, "succeeded")
 

@@ -175,7 +175,8 @@ func parseFailure(ctx context.Context, err error, said string) error {
 		return ctx.Err()
 	case status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGXCPU):
 		return muster.Errorf(muster.KindInvalid, "reading the job file took more than %d s of CPU", parseCPU).WithHint("Make it simpler: a job file is no program")
-	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
+	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"),
+		strings.Contains(said, "address space collisions"): // a runtime that can map no more; it says so under the race detector
 		return muster.Errorf(muster.KindInvalid, "reading the job file took more than %s of memory", muster.Bytes(parseMemory)).
 			WithHint("Make it simpler: a job file is no program")
 	}
