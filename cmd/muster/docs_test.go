@@ -48,6 +48,7 @@ func writeHelp(b *strings.Builder, cmd *cobra.Command, level int) {
 
 // The quickstart's commands do what it says, one after the other, on a cluster of their own: it has a job that takes all GPUs.
 func TestTheQuickstart(t *testing.T) {
+	t.Parallel()
 	body, err := os.ReadFile("../../docs/quickstart.md")
 	if err != nil {
 		t.Fatal(err)

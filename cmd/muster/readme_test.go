@@ -31,6 +31,7 @@ func readme(t *testing.T, language string) []string {
 // The first command of README.md does what the text above it says: a gang of two ranks, the leader killed on the way, each line
 // of each rank once.
 func TestTheFirstCommandOfTheReadme(t *testing.T) {
+	t.Parallel()
 	arguments, ok := strings.CutPrefix(strings.TrimSpace(readme(t, "sh")[0]), "go run -tags hashicorpmetrics ./cmd/muster ")
 	if !ok {
 		t.Fatalf("README.md begins with %q", readme(t, "sh")[0])
@@ -71,6 +72,7 @@ func TestTheTestCommandOfTheReadme(t *testing.T) {
 }
 
 func TestTheVerbsOfTheReadmeExist(t *testing.T) {
+	t.Parallel()
 	for _, line := range regexp.MustCompile(`[\n;]`).Split(readme(t, "sh")[2], -1) {
 		words := strings.Fields(line)
 		if len(words) < 2 || words[0] != "muster" {

@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +24,10 @@ import (
 
 // The scripts are the command line's promises, one file each. All of them talk to one dev cluster, made of this very binary.
 func TestMain(m *testing.M) {
+	// They mostly wait for processes: twice as many at a time as there are cores.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	beChild()
 	testscript.Main(m, map[string]func(){"muster": main})
 }
