@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -272,6 +271,3 @@ func mentioned(t reflect.Type, seen map[string]bool) map[string]bool {
 	}
 	return seen
 }
-
-// forms names what an API document describes, sorted.
-func (d *openAPI) forms() []string { return slices.Sorted(maps.Keys(d.Components.Schemas)) }
